@@ -1,0 +1,62 @@
+# Everything a user or a contributor runs. Each target makes .venv if it is absent, installs what constraints.txt pins,
+# builds the extension, and runs; the stamp files in .venv let a second call start at once.
+
+PYTHON ?= python3
+VENV   ?= .venv
+
+BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PROJECT := $(PIP) --no-build-isolation --editable
+BUILD   := pyproject.toml CMakeLists.txt src/halfgp/version.py $(wildcard cpp/*)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench wheel clean
+
+help:                ## show this list
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+demo: $(VENV)/.built ## look at this machine, then time one kernel product on it
+	@$(BIN)/halfgp doctor
+	@$(BIN)/python examples/product_demo.py
+
+test: lint           ## lint, types, import rules and all tests
+	@echo "== pytest"; $(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev   ## ruff, mypy --strict and import-linter only
+	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== mypy"; $(BIN)/mypy --strict src
+	@echo "== import-linter"; PYTHONPATH=src $(BIN)/lint-imports
+
+bench: $(VENV)/.bench ## the speed table against KeOps, HiGP and torch (some minutes)
+	@$(BIN)/python benchmarks/products.py $(BENCH_ARGS)
+
+wheel: $(VENV)/.tools ## a wheel for this platform, in dist/
+	@$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation -w dist .
+	@ls dist
+
+clean:               ## remove the environment, builds and caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples -name __pycache__ -type d -exec rm -rf {} +
+
+$(VENV)/.tools: constraints.txt
+	@test -x $(BIN)/python || { echo "== making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "== installing the build tools"
+	@$(PIP) --upgrade pip
+	@$(PIP) scikit-build-core nanobind cmake ninja
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.tools $(BUILD)
+	@echo "== building halfgp (the first time also downloads torch; a few minutes)"
+	@$(PROJECT) .
+	@touch $@
+
+# Order-only on .built: a change of a C++ source rebuilds the extension and leaves the tools alone.
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.built
+	@echo "== installing the test tools"
+	@$(PROJECT) '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/.built
+	@echo "== installing the peers to compare with"
+	@$(PROJECT) '.[bench]'
+	@touch $@

@@ -1,0 +1,156 @@
+// The Python face of the engine: arrays come by DLPack, shapes were checked by halfgp.backends.cpu.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <optional>
+#include <tuple>
+
+#include "dispatch.hpp"
+#include "engine.hpp"
+
+namespace nb = nanobind;
+using namespace halfgp;
+
+namespace {
+
+template <class T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+const Target& target_named(const std::string& name) {
+  const Target* target = find_target(name);
+  if (!target) throw nb::value_error(("this machine has no instruction set " + name).c_str());
+  return *target;
+}
+
+// Runs `work` without the interpreter's lock; the calling thread looks for signals (Ctrl-C) as it goes.
+template <class Work>
+auto run(int threads, Work work) {
+  const Execution execution{threads, [] {
+                              const nb::gil_scoped_acquire acquire;
+                              return PyErr_CheckSignals() != 0;
+                            }};
+  try {
+    const nb::gil_scoped_release release;
+    return work(execution);
+  } catch (const Interrupted&) {
+    throw nb::python_error();  // the signal's handler has set it
+  }
+}
+
+// (profile, features, shared_scale, shape, least_exponent, near_path, centre, factor, fixed_step)
+using LeafDescription = std::tuple<int, int, bool, double, double, int, std::vector<double>, double, double>;
+
+KernelProgram make_program(const std::vector<LeafDescription>& leaves, const std::vector<std::tuple<int, int, int>>& nodes,
+                           const std::vector<double>& constants, double scale, double negligible) {
+  KernelProgram program;
+  for (const auto& [profile, features, shared, shape, least, path, centre, factor, step] : leaves) {
+    program.leaves.push_back({static_cast<Profile>(profile), features, shared, 0, shape, least, -0.5 * step * step});
+    program.near_paths.push_back(static_cast<Path>(path));
+    program.packing.push_back({centre, factor, step});
+  }
+  for (const auto& [kind, a, b] : nodes) program.nodes.push_back({static_cast<NodeKind>(kind), a, b});
+  program.constants = constants;
+  program.scale = scale;
+  program.negligible = negligible;
+  return program;
+}
+
+std::shared_ptr<Points> make_points(const KernelProgram& program, bool single, Vector<const std::uint8_t> near,
+                                    const std::vector<Table<const double>>& features) {
+  std::vector<const double*> tables;
+  for (const auto& table : features) tables.push_back(table.data());
+  const nb::gil_scoped_release release;
+  return std::make_shared<Points>(static_cast<std::int64_t>(near.shape(0)), near.data(), tables, program.leaves, program.packing, single);
+}
+
+std::vector<double*> pointers(std::vector<std::optional<Table<double>>>& tables) {
+  std::vector<double*> result;
+  for (auto& table : tables) result.push_back(table ? table->data() : nullptr);
+  return result;
+}
+
+template <class U>
+void bind_scalar_type(nb::class_<KernelMatrix>& matrix) {
+  matrix.def(
+      "product",
+      [](const KernelMatrix& self, Table<const U> v, Vector<const double> diagonal, Table<U> out, int threads) {
+        run(threads, [&](const Execution& execution) {
+          self.product(v.data(), static_cast<int>(v.shape(1)), diagonal.data(), out.data(), execution);
+        });
+      },
+      nb::arg("v").noconvert(), nb::arg("diagonal"), nb::arg("out").noconvert(), nb::arg("threads"));
+  matrix.def(
+      "block",
+      [](const KernelMatrix& self, Table<U> out, int threads) {
+        run(threads, [&](const Execution& execution) { self.block(out.data(), execution); });
+      },
+      nb::arg("out").noconvert(), nb::arg("threads"));
+  matrix.def(
+      "gradient",
+      [](const KernelMatrix& self, Table<const U> u, Table<const U> v, std::vector<std::optional<Table<double>>> row_features,
+         std::vector<std::optional<Table<double>>> column_features, int threads) {
+        const std::vector<double*> rows = pointers(row_features), columns = pointers(column_features);
+        const GradientSums sums = run(threads, [&](const Execution& execution) {
+          return self.gradient(u.data(), v.data(), static_cast<int>(u.shape(1)), rows, columns, execution);
+        });
+        return std::make_tuple(sums.root, sums.constants, sums.shapes, sums.scales);
+      },
+      nb::arg("u").noconvert(), nb::arg("v").noconvert(), nb::arg("row_features"), nb::arg("column_features"), nb::arg("threads"));
+}
+
+double peak_multiply_adds(const std::string& instruction_set, double seconds) {
+  const Target& target = target_named(instruction_set);
+  const nb::gil_scoped_release release;
+  const auto start = std::chrono::steady_clock::now();
+  double done = 0, elapsed = 0;
+  do {
+    done += target.multiply_adds(1 << 16);
+    elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  } while (elapsed < seconds);
+  return done / elapsed;
+}
+
+}  // namespace
+
+NB_MODULE(_cpu, m) {
+  m.doc() = "The compiled core of halfgp.backends.cpu.";
+  m.attr("BLOCK") = kBlock;
+  m.def("instruction_sets", [] {
+    std::vector<std::string> names;
+    for (const Target* target : supported_targets()) names.emplace_back(target->name);
+    return names;
+  });
+  m.def("has_fixed_point", [](const std::string& name) { return target_named(name).fixed_point; });
+  m.def("peak_multiply_adds", &peak_multiply_adds, nb::arg("instruction_set"), nb::arg("seconds"));
+
+  nb::class_<KernelProgram>(m, "Program")
+      .def("__init__", [](KernelProgram* self, const std::vector<LeafDescription>& leaves,
+                          const std::vector<std::tuple<int, int, int>>& nodes, const std::vector<double>& constants, double scale,
+                          double negligible) { new (self) KernelProgram(make_program(leaves, nodes, constants, scale, negligible)); });
+  nb::class_<Points>(m, "Points");
+  m.def("pack", &make_points, nb::arg("program"), nb::arg("single"), nb::arg("near"), nb::arg("features"));
+
+  nb::class_<KernelMatrix> matrix(m, "Matrix");
+  matrix
+      .def("__init__",
+           [](KernelMatrix* self, const std::string& instruction_set, bool single, const KernelProgram& program,
+              std::shared_ptr<Points> rows, std::shared_ptr<Points> columns) {
+             new (self) KernelMatrix(target_named(instruction_set), single, program, rows, columns);
+           },
+           nb::arg("instruction_set"), nb::arg("single"), nb::arg("program"), nb::arg("rows"), nb::arg("columns").none())
+      .def("store",
+           [](KernelMatrix& self, int format, int threads) {
+             run(threads, [&](const Execution& execution) { self.store(static_cast<Stored>(format), execution); });
+           },
+           nb::arg("format"), nb::arg("threads"));
+  bind_scalar_type<float>(matrix);
+  bind_scalar_type<double>(matrix);
+}

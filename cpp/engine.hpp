@@ -1,0 +1,84 @@
+// A kernel matrix that is never held, or held compressed: products, gradients and blocks of it, tile by tile.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "points.hpp"
+#include "program.hpp"
+#include "schedule.hpp"
+
+namespace halfgp {
+
+// A program with the memory behind it.
+struct KernelProgram {
+  std::vector<Leaf> leaves;
+  std::vector<Node> nodes;
+  std::vector<double> constants;
+  std::vector<LeafPacking> packing;  // by leaf
+  std::vector<Path> near_paths;      // by leaf, for pairs of points near the centre; others take differences
+  double scale = 1.0;                // of the whole matrix
+  double negligible = 0.0;
+
+  Program view() const {
+    return {static_cast<std::int32_t>(leaves.size()), static_cast<std::int32_t>(nodes.size()), leaves.data(), nodes.data(),
+            constants.data(), negligible};
+  }
+};
+
+struct GradientSums {
+  double root = 0;
+  std::vector<double> constants, shapes;
+  std::vector<std::vector<double>> scales;  // by leaf: d/d log(scale)
+};
+
+class KernelMatrix {
+ public:
+  // `columns` null: a square matrix, symmetric, whose diagonal is left to the caller.
+  KernelMatrix(const Target& target, bool single, KernelProgram program, std::shared_ptr<const Points> rows,
+               std::shared_ptr<const Points> columns);
+
+  KernelMatrix(const KernelMatrix&) = delete;
+
+  // results (rows, count) = scale K vectors + diagonal * vectors; row-major; U is float or double.
+  template <class U>
+  void product(const U* vectors, int count, const double* diagonal, U* results, const Execution& execution) const;
+
+  // The gradient of sum_c left_c' K right_c over the off-diagonal entries. row_features, column_features: by leaf,
+  // (points, f) row-major, += the gradient in the scaled features; null where not wanted (square: rows only).
+  template <class U>
+  GradientSums gradient(const U* left, const U* right, int count, const std::vector<double*>& row_features,
+                        const std::vector<double*>& column_features, const Execution& execution) const;
+
+  // Entries (rows, columns) row-major, not yet times scale nor rounded; the diagonal of a square matrix is zero.
+  template <class U>
+  void block(U* entries, const Execution& execution) const;
+
+  // From now on products read the entries from memory.
+  void store(Stored format, const Execution& execution);
+
+ private:
+  const Points& columns() const { return columns_ ? *columns_ : *rows_; }
+  bool square() const { return !columns_; }
+  std::size_t width() const { return single_ ? 4 : 8; }
+  const TileFunctions& functions() const { return single_ ? target_.single : target_.double_; }
+  std::size_t tile_index(std::int64_t row, std::int64_t column) const;
+  Tile tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const;
+  Memory pack(const void* vectors, bool vectors_single, int count, const Points& points) const;
+  std::vector<Memory> scratch(const Program& program, const Execution& execution) const;
+  Execution sized(const Execution& execution, std::int64_t work) const;
+
+  template <class U>
+  void square_product(const U* vectors, int count, const double* diagonal, U* results, const Execution& execution) const;
+  template <class U>
+  void rectangular_product(const U* vectors, int count, U* results, const Execution& execution) const;
+
+  const Target& target_;
+  bool single_;
+  KernelProgram program_;
+  std::shared_ptr<const Points> rows_, columns_;
+  Stored stored_format_ = Stored::none;
+  Memory stored_;
+};
+
+}  // namespace halfgp

@@ -1,0 +1,58 @@
+// Points packed for the tiles: reordered, padded to blocks, and as each leaf wants to see them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "memory.hpp"
+#include "program.hpp"
+
+namespace halfgp {
+
+// How one leaf sees its features: psi = (feature - centre) * factor.
+struct LeafPacking {
+  std::vector<double> centre;  // by feature
+  double factor = 1.0;
+  double fixed_step = 0.0;     // of psi, for points near the centre; 0: no fixed point
+};
+
+// Rows `near` the centre come first, in blocks of their own: there the fast path of every leaf is accurate, and a point's
+// path depends on that point alone, not on its neighbours in the call.
+class Points {
+ public:
+  // features: by leaf, (count, f) row-major; near: (count).
+  Points(std::int64_t count, const std::uint8_t* near, const std::vector<const double*>& features,
+         const std::vector<Leaf>& leaves, const std::vector<LeafPacking>& packing, bool single);
+  Points(const Points&) = delete;
+
+  std::int64_t count() const { return count_; }
+  std::int64_t blocks() const { return static_cast<std::int64_t>(near_.size()); }
+  int live(std::int64_t block) const { return live_[static_cast<std::size_t>(block)]; }
+  bool near(std::int64_t block) const { return near_[static_cast<std::size_t>(block)]; }
+  // The point in a slot, or -1 in the padding.
+  std::int64_t point(std::int64_t slot) const { return order_[static_cast<std::size_t>(slot)]; }
+  const LeafBlock* leaf_blocks(std::int64_t block) const { return views_.data() + static_cast<std::size_t>(block) * leaf_count_; }
+
+ private:
+  template <class T>
+  void pack(int leaf, const double* features, const Leaf& description, const LeafPacking& packing);
+
+  struct Packed {
+    Memory features, norms, fixed_features, fixed_norms;
+  };
+  std::int64_t count_;
+  std::size_t leaf_count_;
+  std::vector<std::int64_t> order_;
+  std::vector<std::uint8_t> near_;
+  std::vector<int> live_;
+  std::vector<Packed> packed_;
+  std::vector<LeafBlock> views_;
+};
+
+// The place of (slot, column) in a panel of `columns` columns.
+inline std::size_t panel_index(std::int64_t slot, int column, int columns) {
+  return static_cast<std::size_t>(slot / kStrip) * kStrip * columns + static_cast<std::size_t>(column) * kStrip +
+         static_cast<std::size_t>(slot % kStrip);
+}
+
+}  // namespace halfgp

@@ -1,0 +1,112 @@
+#include "schedule.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "simd_denormals.hpp"
+
+namespace halfgp {
+namespace {
+
+// Raised inside a worker that must stop because another one did.
+struct Stopped {};
+
+class Workers {
+ public:
+  explicit Workers(const Execution& execution) : execution_(execution) {}
+
+  // Threads are made for each call: tens of microseconds, against no pool that a fork could break.
+  void run(const std::function<void(int)>& body) {
+    std::vector<std::thread> others;
+    for (int worker = 1; worker < execution_.threads; ++worker)
+      others.emplace_back([this, &body, worker] { guarded(body, worker); });
+    guarded(body, 0);
+    for (std::thread& other : others) other.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  // To be called between tasks and while waiting.
+  void check(int worker) {
+    if (stop_.load(std::memory_order_relaxed)) throw Stopped();
+    if (worker != 0 || !execution_.interrupted) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - asked_ < std::chrono::milliseconds(50)) return;
+    asked_ = now;
+    if (execution_.interrupted()) throw Interrupted();
+  }
+
+ private:
+  void guarded(const std::function<void(int)>& body, int worker) {
+    const FlushDenormals flush;
+    try {
+      body(worker);
+    } catch (const Stopped&) {
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      stop_ = true;
+    }
+  }
+
+  const Execution& execution_;
+  std::atomic<bool> stop_{false};
+  std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+void for_each_task(std::int64_t count, const Execution& execution, const std::function<void(std::int64_t, int)>& task) {
+  Workers workers(execution);
+  std::atomic<std::int64_t> next{0};
+  workers.run([&](int worker) {
+    for (std::int64_t index; (index = next.fetch_add(1)) < count;) {
+      workers.check(worker);
+      task(index, worker);
+    }
+  });
+}
+
+void for_each_pair(std::int64_t rows, std::int64_t columns, bool symmetric, const Execution& execution,
+                   const std::function<void(std::int64_t, std::int64_t, int)>& compute,
+                   const std::function<void(std::int64_t, std::int64_t, int)>& commit) {
+  if (rows == 0 || columns == 0) return;
+  const std::int64_t phases = std::max(rows, columns);
+  // How many phases each block has behind it. Rows and columns of a symmetric grid are the same blocks.
+  std::vector<std::atomic<std::int64_t>> row_progress(static_cast<std::size_t>(phases));
+  std::vector<std::atomic<std::int64_t>> other_progress(static_cast<std::size_t>(symmetric ? 0 : phases));
+  auto& column_progress = symmetric ? row_progress : other_progress;
+  std::atomic<std::int64_t> next{0};
+  Workers workers(execution);
+
+  workers.run([&](int worker) {
+    auto wait_for = [&](std::atomic<std::int64_t>& progress, std::int64_t phase) {
+      while (progress.load(std::memory_order_acquire) != phase) {
+        workers.check(worker);
+        std::this_thread::yield();
+      }
+    };
+    // Tasks are handed out in the order of the phases, so whatever a worker waits for is already being computed.
+    for (std::int64_t index; (index = next.fetch_add(1)) < phases * phases;) {
+      const std::int64_t phase = index / phases, row = index % phases;
+      const std::int64_t column = (phase - row + phases) % phases;
+      if (symmetric && row > column) continue;
+      workers.check(worker);
+      const bool live = row < rows && column < columns;
+      if (live) compute(row, column, worker);
+      wait_for(row_progress[row], phase);
+      if (!symmetric || row != column) wait_for(column_progress[column], phase);
+      if (live) commit(row, column, worker);
+      row_progress[row].store(phase + 1, std::memory_order_release);
+      if (!symmetric || row != column) column_progress[column].store(phase + 1, std::memory_order_release);
+    }
+  });
+}
+
+}  // namespace halfgp

@@ -1,0 +1,31 @@
+// Who computes which tile when. Results never depend on the number of threads: tiles may be computed in any order, but
+// their contributions to a block are added in an order that the grid alone decides.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+
+namespace halfgp {
+
+struct Interrupted : std::runtime_error {
+  Interrupted() : std::runtime_error("interrupted") {}
+};
+
+struct Execution {
+  int threads = 1;
+  std::function<bool()> interrupted;  // asked by the calling thread every so often; true stops all workers
+};
+
+// Calls task(index, worker) for every index below `count`.
+void for_each_task(std::int64_t count, const Execution& execution,
+                   const std::function<void(std::int64_t, int)>& task);
+
+// Calls compute(row, column, worker) and then commit(row, column, worker) for every pair of blocks: all of rows x columns,
+// or the upper triangle if `symmetric`. In phase p row r meets column (p - r) mod max(rows, columns), so that in each
+// phase a block takes part once; commits to a block happen in the order of the phases.
+void for_each_pair(std::int64_t rows, std::int64_t columns, bool symmetric, const Execution& execution,
+                   const std::function<void(std::int64_t, std::int64_t, int)>& compute,
+                   const std::function<void(std::int64_t, std::int64_t, int)>& commit);
+
+}  // namespace halfgp

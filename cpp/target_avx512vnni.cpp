@@ -1,0 +1,14 @@
+#include <immintrin.h>
+
+#include "program.hpp"
+
+namespace halfgp {
+namespace {  // nothing compiled here may be linked into code that runs on lesser machines
+#include "simd_avx512.hpp"
+#include "target.inl"
+}  // namespace
+
+extern const Target target_avx512vnni;
+const Target target_avx512vnni{"avx512vnni", tile_functions<float>(), tile_functions<double>(), kFixedPoint, multiply_adds};
+
+}  // namespace halfgp

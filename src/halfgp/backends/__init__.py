@@ -1,0 +1,69 @@
+"""Ways to multiply with kernel matrices; each module offers its own as `BACKEND`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+
+import torch
+
+from halfgp.backends.base import Backend, KernelMatrix
+from halfgp.errors import BackendError, BackendWarning, InputError
+
+__all__ = ["NAMES", "Backend", "KernelMatrix", "available", "get_backend"]
+
+NAMES = ("cpu", "reference")
+
+_REMEDY = "Install halfgp from a wheel, or from source on a machine with a C++ compiler."
+
+
+def get_backend(backend: str | Backend, device: torch.device) -> Backend:
+    """The backend of that name, or an object that is one.
+
+    "auto" is `cpu` for points on the CPU where its extension was built, and otherwise `reference`.
+    """
+    if not isinstance(backend, str):
+        if not callable(getattr(backend, "bind", None)):
+            raise InputError(f"`backend` must be a name or an object with `bind`; got {backend!r}.")
+        return backend
+    if backend == "auto":
+        if device.type == "cpu" and "cpu" in available():
+            return _load("cpu")
+        if device.type == "cpu":
+            _warn_that_it_is_slow()
+        return _load("reference")
+    if backend not in NAMES:
+        known = ", ".join(f'"{name}"' for name in ("auto", *NAMES))
+        raise InputError(f"`backend` must be one of {known}; got {backend!r}.")
+    try:
+        found = _load(backend)
+    except ImportError as error:
+        raise BackendError(f"The backend {backend!r} is not available ({error}). {_REMEDY}") from error
+    if backend == "cpu" and device.type != "cpu":
+        raise InputError(f'`backend="cpu"` needs points on the CPU; got {device}. Use "auto".')
+    return found
+
+
+@functools.cache
+def available() -> tuple[str, ...]:
+    """The names of the backends that can be used here."""
+    found = []
+    for name in NAMES:
+        try:
+            _load(name)
+        except ImportError:
+            continue
+        found.append(name)
+    return tuple(found)
+
+
+def _load(name: str) -> Backend:
+    backend: Backend = importlib.import_module(f"halfgp.backends.{name}").BACKEND
+    return backend
+
+
+@functools.cache  # once per process
+def _warn_that_it_is_slow() -> None:
+    message = f"The fast CPU backend was not built, so the much slower reference serves. {_REMEDY}"
+    warnings.warn(message, BackendWarning, stacklevel=4)  # the caller of KernelOperator

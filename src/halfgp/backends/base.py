@@ -1,0 +1,92 @@
+"""What a backend provides: a kernel bound to its points, ready to multiply."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from halfgp.kernels import Kernel
+from halfgp.precision import Precision
+
+
+class KernelMatrix(Protocol):
+    """A kernel bound to its points by one backend.
+
+    A square matrix (bound with `x2=None`) has `kernel.diagonal(x1)`, White included and unrounded, on its
+    diagonal. In a 16-bit precision another entry is zero where |K_ij| / amplitude <= 2**vanishing_exponent of
+    the inputs' format, with amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
+    """
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n1, n2)."""
+
+    @property
+    def storage(self) -> str:
+        """Either "on_the_fly", or "stored float16", "stored bfloat16", "stored float32", "stored float64"."""
+
+    @property
+    def precision(self) -> Precision:
+        """As used: `entries` is what they are really held in."""
+
+    def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
+        """K v, plus extra_diagonal * v on a square matrix.
+
+        Args:
+            v: (n2, t), contiguous, finite, float32 or float64; t may be 0.
+            extra_diagonal: (n1,) float64.
+
+        Returns:
+            (n1, t) of the dtype of `v`.
+        """
+
+    def bilinear_gradient(
+        self, u: Tensor, v: Tensor, inputs: bool
+    ) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
+        """The gradient of sum_c u_c' K v_c.
+
+        Args:
+            u: (n1, t), contiguous, finite, float32 or float64.
+            v: (n2, t), of the same dtype.
+            inputs: whether the gradients in the points are wanted too.
+
+        Returns:
+            In the parameters, by the names of `kernel.named_parameters()`, of their shapes, float64; in `x1`
+            (n1, D) and in `x2` (n2, D), float64, or None. A square matrix folds both into the first.
+        """
+
+    def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
+        """The dense entries that the product uses, in the dtype of `precision.vectors`; None takes all."""
+
+
+class Backend(Protocol):
+    """A way to multiply with kernel matrices."""
+
+    @property
+    def name(self) -> str:
+        """For `KernelOperator(backend=...)`."""
+
+    def bind(
+        self,
+        kernel: Kernel,
+        x1: Tensor,
+        x2: Tensor | None,
+        *,
+        precision: Precision,
+        store: bool,
+        threads: int | None,
+    ) -> KernelMatrix:
+        """Prepare the products of one kernel matrix.
+
+        Args:
+            kernel: already checked against the number of columns.
+            x1: (n1, D), finite, float32 or float64, in range of the format; possibly not contiguous.
+            x2: (n2, D), or None for a square matrix.
+            precision: `entries` is the format to hold stored entries in.
+            store: hold the entries in memory, in `precision.entries`, rather than compute them each time.
+            threads: how many, or None for torch's own number.
+        """
+
+    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
+        """The memory of stored entries of that size; n2 is None for a square matrix."""

@@ -1,0 +1,244 @@
+"""The CPU engine: packs the points, describes the kernel, and leaves the rest to C++."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfgp import _cpu
+from halfgp.backends.chain_rule import parameter_gradient
+from halfgp.backends.paths import plan_leaf
+from halfgp.errors import InputError
+from halfgp.kernels import Kernel
+from halfgp.kernels.program import Leaf, Program
+from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
+
+# The numbers of cpp/program.hpp.
+NODES = ("leaf", "constant", "add", "multiply")
+STORED = {HALF: 1, BFLOAT16: 2}
+STORED_NATIVE = 3
+
+
+def instruction_sets() -> list[str]:
+    """What this machine and this build can run, the best last."""
+    return _cpu.instruction_sets()
+
+
+def peak_multiply_adds(
+    instruction_set: str | None = None, threads: int | None = None, seconds: float = 0.2
+) -> float:
+    """Single-precision multiply-adds per second of that many threads at once, measured."""
+    name = instruction_set or instruction_sets()[-1]
+    rates: list[float] = []
+    workers = [
+        threading.Thread(target=lambda: rates.append(_cpu.peak_multiply_adds(name, seconds)))
+        for _ in range(threads or torch.get_num_threads())
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(rates)
+
+
+@dataclass(frozen=True)
+class CpuBackend:
+    """The compiled engine.
+
+    Attributes:
+        instruction_set: one of `instruction_sets()`; None takes the best.
+    """
+
+    instruction_set: str | None = None
+    name: str = "cpu"
+
+    def bind(
+        self,
+        kernel: Kernel,
+        x1: Tensor,
+        x2: Tensor | None,
+        *,
+        precision: Precision,
+        store: bool,
+        threads: int | None,
+    ) -> CpuMatrix:
+        """Pack the points, O(n d); if `store`, also evaluate and round the entries, O(n1 n2 d)."""
+        names = instruction_sets()
+        chosen = self.instruction_set or names[-1]
+        if chosen not in names:
+            raise InputError(f"`instruction_set` must be one of {names} on this machine; got {chosen!r}.")
+        return CpuMatrix(kernel, x1, x2, precision, store, threads, chosen)
+
+    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
+        """Whole blocks, and of a square matrix (n2 None) only those on and above the diagonal."""
+        rows = -(-n1 // _cpu.BLOCK)
+        blocks = rows * (rows + 1) // 2 if n2 is None else rows * -(-n2 // _cpu.BLOCK)
+        return blocks * _cpu.BLOCK**2 * entry_bytes
+
+
+BACKEND = CpuBackend()
+
+
+class CpuMatrix:
+    """A kernel bound to packed points.
+
+    Sums are in float32 (float64 in "double") within a block of columns and in float64 across blocks. For one
+    instruction set results do not depend on the number of threads, to the bit.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        x1: Tensor,
+        x2: Tensor | None,
+        precision: Precision,
+        store: bool,
+        threads: int | None,
+        instruction_set: str,
+    ) -> None:
+        self.shape = (len(x1), len(x1 if x2 is None else x2))
+        self.precision = precision
+        self.instruction_set = instruction_set
+        self._kernel = kernel.detached()
+        self._points = (x1,) if x2 is None else (x1, x2)
+        self._threads = threads
+        self._program = self._kernel.program()
+        self._single = precision.vectors is SINGLE
+        self._describe()
+        self._matrix = self._bind(*self._sides) if x2 is not None else self._bind(self._sides[0], None)
+        self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else torch.empty(0).double()
+        self.storage = "on_the_fly"
+        if store:
+            self._matrix.store(STORED.get(precision.entries, STORED_NATIVE), self.threads)
+            self.storage = f"stored {str(precision.entries.dtype).split('.')[1]}"
+
+    @property
+    def threads(self) -> int:
+        """How many work at a product."""
+        return self._threads or torch.get_num_threads()
+
+    def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
+        """K v + extra_diagonal * v, O(n1 n2 (f + t)) time; beside the result, float64 sums (n1, t)."""
+        diagonal = self._diagonal if extra_diagonal is None else self._diagonal + extra_diagonal
+        out = v.new_empty(self.shape[0], v.shape[1])
+        self._matrix.product(v, diagonal, out, self.threads)
+        return out
+
+    def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
+        """Dense entries (rows, columns) as the product uses them."""
+        n, m = (self.shape[k] if i is None else len(i) for k, i in enumerate((rows, columns)))
+        out = torch.empty(n, m, dtype=self.precision.vectors.dtype)
+        self._bind(self._side(0, rows), self._side(-1, columns)).block(out, self.threads)
+        if self.storage != "on_the_fly":
+            out = out.to(self.precision.entries.dtype).to(out.dtype)  # as they were stored
+        out *= self._scale
+        if len(self._points) == 1:
+            i = torch.arange(n) if rows is None else rows
+            at, j = (torch.arange(n), i) if columns is None else (i[:, None] == columns).nonzero().unbind(1)
+            out[at, j] = self._diagonal[i[at]].to(out.dtype)
+        return out
+
+    def bilinear_gradient(
+        self, u: Tensor, v: Tensor, inputs: bool
+    ) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
+        """One fused pass to the program's tensors, then the chain rule; as much as two or three products."""
+        weights = (u.double() * v).sum(dim=1) if len(self._points) == 1 else None
+        return parameter_gradient(
+            self._kernel,
+            self._points,
+            weights,
+            inputs,
+            lambda program, points: self._program_gradient(program, points, u, v, inputs),
+        )
+
+    def _program_gradient(
+        self, program: Program, points: list[Tensor], u: Tensor, v: Tensor, inputs: bool
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """The program's tensors and the gradient in each, off the diagonal, in float64."""
+        features = [
+            [leaf.features(x) for x in points] if inputs or leaf.feature_parameters else []
+            for leaf in program.leaves
+        ]
+        tables = [[torch.zeros_like(f, requires_grad=False) for f in pair] for pair in features]
+        root, constants, shapes, scales = self._matrix.gradient(
+            u,
+            v,
+            [table[0] if table else None for table in tables],
+            [table[1] if len(table) == 2 else None for table in tables],
+            self.threads,
+        )
+        outputs = [program.scale, *program.constants]
+        gradients = [
+            _float64(root * self._normalisation),
+            *map(_float64, constants[: len(program.constants)]),
+        ]
+        for k, leaf in enumerate(program.leaves):
+            outputs.append(leaf.scales)
+            gradients.append(_float64(scales[k]) / leaf.scales.detach())  # the engine's is by the logarithm
+            if leaf.shape is not None:
+                outputs.append(leaf.shape)
+                gradients.append(_float64(shapes[k]))
+            outputs += features[k]
+            gradients += [table * leaf.scales.detach() for table in tables[k]]
+        return outputs, gradients
+
+    def _describe(self) -> None:
+        """Plan every leaf, put the program into the extension's terms, and pack the points.
+
+        A 16-bit format sees covariances divided by the amplitude, unless they are one stationary leaf, whose
+        amplitude is 1: then neither overflows, and what is negligible is zero.
+        """
+        program, precision = self._program, self.precision
+        scaled = [scaled_features(leaf, self._points) for leaf in program.leaves]
+        alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf"
+        fixed_point = _cpu.has_fixed_point(self.instruction_set)
+        self._plans = [
+            plan_leaf(leaf, z, precision, fixed_point=fixed_point, alone=alone)
+            for leaf, z in zip(program.leaves, scaled, strict=True)
+        ]
+        nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
+        constants = [constant.item() for constant in program.constants]
+        self._normalisation, negligible = 1.0, 0.0
+        if precision.is_sixteen_bit and not (alone and program.leaves[0].profile != "linear"):
+            self._normalisation = self._kernel.amplitude(*self._points).item() / program.scale.item()
+            negligible = 2.0**precision.inputs.vanishing_exponent
+            constants.append(1.0 / self._normalisation)
+            nodes.append((NODES.index("constant"), len(constants) - 1, -1))
+            nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))
+        self._scale = program.scale.item() * self._normalisation
+        leaves = [plan.describe(leaf) for plan, leaf in zip(self._plans, program.leaves, strict=True)]
+        self._description = _cpu.Program(leaves, nodes, constants, self._scale, negligible)
+        self._sides = [self._pack([z[side] for z in scaled], len(x)) for side, x in enumerate(self._points)]
+
+    def _pack(self, scaled: list[Tensor], count: int) -> _cpu.Points:
+        """Points in the engine's layout, those that every leaf finds near its centre first."""
+        near = functools.reduce(
+            torch.logical_and,
+            (plan.near(z) for plan, z in zip(self._plans, scaled, strict=True)),
+            torch.ones(count, dtype=torch.bool),
+        )
+        return _cpu.pack(self._description, self._single, near.to(torch.uint8), scaled)
+
+    def _side(self, side: int, indices: Tensor | None) -> _cpu.Points:
+        """The points of one side, or some of them, on the same plans."""
+        if indices is None:
+            return self._sides[side]
+        points = self._points[side][indices]
+        return self._pack([scaled_features(leaf, (points,))[0] for leaf in self._program.leaves], len(points))
+
+    def _bind(self, rows: _cpu.Points, columns: _cpu.Points | None) -> _cpu.Matrix:
+        return _cpu.Matrix(self.instruction_set, self._single, self._description, rows, columns)
+
+
+def scaled_features(leaf: Leaf, points: Sequence[Tensor]) -> list[Tensor]:
+    """Scaled features (n, f) of each set of points, float64 and contiguous."""
+    return [(leaf.features(x.double()) * leaf.scales).contiguous() for x in points]
+
+
+def _float64(value: float | list[float]) -> Tensor:
+    return torch.tensor(value, dtype=torch.float64)

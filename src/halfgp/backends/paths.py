@@ -1,0 +1,148 @@
+"""How the CPU engine evaluates each leaf: by which path, in which units, and what is dropped as zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfgp.kernels.program import Leaf
+from halfgp.kernels.stationary import matern_support
+from halfgp.precision import HALF, SINGLE, Precision
+
+# The numbers of cpp/program.hpp.
+PROFILES = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic", "linear")
+EXPANSION, DIFFERENCE, FIXED_POINT = range(3)
+
+# With fewer features, 16-bit integers save less than the conversion of their result costs (measured).
+FIXED_POINT_FEATURES = 16
+# |integer| of a point, so that squared distances stay below 2**30.
+FIXED_POINT_REACH = 16383
+# Up to this many features, differences cost no more than the expansion of the square.
+DIFFERENCE_FEATURES = 2
+LOG2_E = math.log2(math.e)
+
+
+@dataclass(frozen=True)
+class LeafPlan:
+    """How one leaf is evaluated.
+
+    The engine works with psi = (scaled feature - centre) * factor and q = -|psi_i - psi_j|^2 / 2, which the
+    factor puts into the units of the profile (see cpp/profile.inl).
+
+    Attributes:
+        path: EXPANSION, DIFFERENCE or FIXED_POINT, for pairs of points within `reach` of the centre; other
+            pairs take differences, so that an outlier costs a few slow tiles and no accuracy.
+        centre: (f,), of the scaled features.
+        factor: from scaled features to psi.
+        reach: the largest |psi| for which `path` is accurate.
+        step: of psi on the FIXED_POINT path.
+        least_exponent: covariances whose power of two is below are zero.
+    """
+
+    path: int
+    centre: Tensor
+    factor: float
+    reach: float
+    step: float
+    least_exponent: float
+
+    def describe(self, leaf: Leaf) -> tuple[int, int, bool, float, float, int, list[float], float, float]:
+        """What the extension wants to know of a leaf."""
+        return (
+            PROFILES.index(leaf.profile),
+            len(self.centre),
+            len(leaf.scales) == 1,
+            0.0 if leaf.shape is None else leaf.shape.item(),
+            self.least_exponent,
+            self.path,
+            self.centre.tolist(),
+            self.factor,
+            self.step,
+        )
+
+    def near(self, scaled: Tensor) -> Tensor:
+        """Which points (n, f) the fast path serves, (n,) bool: a matter of each point alone."""
+        if math.isinf(self.reach):
+            return torch.ones(len(scaled), dtype=torch.bool)
+        return _norms(scaled, self.centre, self.factor) <= self.reach
+
+
+def plan_leaf(
+    leaf: Leaf, scaled: Sequence[Tensor], precision: Precision, *, fixed_point: bool, alone: bool
+) -> LeafPlan:
+    """Choose the path of a leaf by its error bound.
+
+    Args:
+        leaf: the leaf.
+        scaled: scaled features (n, f) of each side; the last gives the centre.
+        precision: what is asked for.
+        fixed_point: whether the instruction set gains by 16-bit integers.
+        alone: whether the leaf is the whole kernel, and so drops what the format rounds to zero.
+    """
+    columns = scaled[-1]
+    f = columns.shape[1]
+    factor = _profile_factor(leaf)
+    if leaf.profile == "linear":
+        return LeafPlan(EXPANSION, columns.new_zeros(f), factor, math.inf, 0.0, 0.0)
+    centre = columns.mean(dim=0) if len(columns) else columns.new_zeros(f)
+    least = float(precision.vectors.min_exponent)  # the engine flushes denormals
+    if alone and precision.is_sixteen_bit:
+        least = max(least, _least_exponent(leaf, precision.inputs.vanishing_exponent))
+    if precision.is_sixteen_bit and fixed_point and f >= FIXED_POINT_FEATURES:
+        reach = _fixed_point_reach(torch.cat([_norms(z, centre, factor) for z in scaled]), factor)
+        if reach > 0.0:
+            # Rounding can add half a step to every feature, so |psi| to half a step times sqrt(f).
+            step = reach / (FIXED_POINT_REACH - math.sqrt(f))
+            return LeafPlan(FIXED_POINT, centre, factor, reach, step, least)
+    if f <= DIFFERENCE_FEATURES or leaf.profile == "matern12":
+        # Near zero the square root of Matern-1/2 would magnify what the expansion leaves there.
+        return LeafPlan(DIFFERENCE, centre, factor, math.inf, 0.0, least)
+    # The expansion errs by up to 2 u |psi|^2 in q. Keep that within half's own rounding, or else within a few
+    # hundred units: exact data mostly lie well inside, and what lies outside takes differences.
+    roundoff = SINGLE.unit_roundoff if precision.vectors is SINGLE else precision.vectors.unit_roundoff
+    allowed = HALF.unit_roundoff / 2.0 if precision.is_sixteen_bit else 64.0 * roundoff
+    return LeafPlan(EXPANSION, centre, factor, math.sqrt(allowed / (2.0 * roundoff)), 0.0, least)
+
+
+def _fixed_point_reach(norms: Tensor, factor: float) -> float:
+    """The largest |psi| to be held in 16-bit integers, or 0 where most points lie too far out for that.
+
+    Rounding two points to a step moves each coordinate of their difference by sqrt(1/6) steps in the mean
+    square; that is to stay below half's unit round-off, in units of the lengthscale.
+    """
+    most = FIXED_POINT_REACH * HALF.unit_roundoff / math.sqrt(1.0 / 6.0) * factor
+    inside = norms[norms <= most]
+    return inside.max().item() if len(inside) and 2 * len(inside) >= len(norms) else 0.0
+
+
+def _norms(scaled: Tensor, centre: Tensor, factor: float) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(scaled - centre, dim=1)
+    return norms * factor
+
+
+def _profile_factor(leaf: Leaf) -> float:
+    """From scaled features to psi: sqrt(2 kappa), where q = -kappa s and s is the squared distance."""
+    if leaf.profile == "linear":
+        return 1.0
+    if leaf.profile == "rbf":
+        return math.sqrt(LOG2_E)
+    if leaf.profile == "rational_quadratic":
+        assert leaf.shape is not None
+        return 1.0 / math.sqrt(leaf.shape.item())
+    return LOG2_E * math.sqrt(2.0 * _twice_nu(leaf))
+
+
+def _least_exponent(leaf: Leaf, vanishing: int) -> float:
+    """The power of two, as the engine computes it, at which a leaf's covariance is 2**vanishing."""
+    if leaf.profile in ("matern32", "matern52"):
+        twice_nu = _twice_nu(leaf)
+        return -math.sqrt(twice_nu) * LOG2_E * matern_support(twice_nu / 2.0, vanishing)
+    return float(vanishing)
+
+
+def _twice_nu(leaf: Leaf) -> float:
+    return {"matern12": 1.0, "matern32": 3.0, "matern52": 5.0}[leaf.profile]

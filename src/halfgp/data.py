@@ -1,0 +1,163 @@
+"""Validation of what users pass: arrays of any library become tensors, or an error says what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfgp.errors import InputError
+
+ArrayLike = np.ndarray[Any, Any] | Tensor | Sequence[Any]
+Array = np.ndarray[Any, Any] | Tensor
+
+
+def as_points(x: ArrayLike, name: str, device: torch.device | None = None) -> Tensor:
+    """Points (n, d) as a finite float32 or float64 tensor, which shares the memory of `x` where it can."""
+    points = _as_real(x, name)
+    if device is not None:
+        check_device(points, name, device)
+    if points.ndim != 2:
+        remedy = f" Use `{name}[:, None]`." if points.ndim == 1 else ""
+        raise InputError(f"`{name}` must have shape (n, d); got {tuple(points.shape)}.{remedy}")
+    if points.shape[1] == 0:
+        raise InputError(f"`{name}` must have at least one column; got shape {tuple(points.shape)}.")
+    check_magnitude(points, name)
+    return points
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Right-hand sides on their way through an operator.
+
+    Attributes:
+        values: (n, t), contiguous, float32 or float64.
+        squeeze: whether they came as (n,).
+        dtype: what the result is to be returned in, of torch or of NumPy.
+    """
+
+    values: Tensor
+    squeeze: bool
+    dtype: torch.dtype | np.dtype[Any]
+
+    def restore(self, result: Tensor, dtype: torch.dtype | None = None) -> Array:
+        """A result in the library the vectors came from, in their dtype or in the one given."""
+        if self.squeeze:
+            result = result.squeeze(-1)
+        if isinstance(self.dtype, torch.dtype):
+            return result.to(dtype or self.dtype)
+        array: np.ndarray[Any, Any] = result.numpy()
+        return array if dtype else array.astype(self.dtype, copy=False)
+
+
+def as_vectors(
+    v: ArrayLike, name: str, rows: int | None, device: torch.device, limit: float | None = None
+) -> Vectors:
+    """Vectors (n,) or (n, t) on that device, with so many rows and of at most that magnitude, if given."""
+    values = _as_real(v, name)
+    if values.ndim not in (1, 2) or rows not in (None, len(values)):
+        n = "n" if rows is None else rows
+        raise InputError(f"`{name}` must have shape ({n},) or ({n}, t); got {tuple(values.shape)}.")
+    check_device(values, name, device)
+    if limit is not None:
+        check_magnitude(values, name, limit)
+    dtype: torch.dtype | np.dtype[Any] = v.dtype if isinstance(v, Tensor) else np.asarray(v).dtype
+    if not (dtype.is_floating_point if isinstance(dtype, torch.dtype) else dtype.kind == "f"):
+        dtype = torch.float64 if isinstance(v, Tensor) else np.dtype(np.float64)  # integers
+    squeeze = values.ndim == 1
+    return Vectors((values[:, None] if squeeze else values).contiguous(), squeeze, dtype)
+
+
+def as_noise(noise: float | ArrayLike, n: int, device: torch.device) -> Tensor:
+    """Noise variances as float64 of shape () or (n,), finite and not negative."""
+    values = _as_real(noise, "noise").to(device, torch.float64)
+    if values.ndim and values.shape != (n,):
+        raise InputError(f"`noise` must be a number or of shape ({n},); got shape {tuple(values.shape)}.")
+    if not bool((values.isfinite() & (values >= 0)).all()):
+        worst = values.min() if bool(values.isfinite().all()) else values[~values.isfinite()].flatten()[0]
+        raise InputError(f"`noise` must be finite and not negative; got {worst.item():g}.")
+    return values
+
+
+def as_indices(i: object, n: int, device: torch.device) -> tuple[Tensor, bool]:
+    """Row indices below `n` from an integer, a slice or integers, and whether it was a single one."""
+    given = (
+        i.cpu().numpy() if isinstance(i, Tensor) else np.arange(n)[i] if isinstance(i, slice) else np.array(i)
+    )
+    if given.ndim > 1 or (given.dtype.kind not in "iu" and given.size):
+        raise InputError(f"Row indices must be integers, a slice, or one integer; got {i!r}.")
+    indices = torch.from_numpy(given.astype(np.int64))
+    if bool(((indices < -n) | (indices >= n)).any()):
+        raise InputError(f"Row indices must be below {n}; got {i!r}.")
+    return (indices % max(n, 1)).reshape(-1).to(device), given.ndim == 0
+
+
+def check_device(tensor: Tensor, name: str, device: torch.device) -> None:
+    """Raise unless the tensor is on the device of the points."""
+    if tensor.device != device:
+        raise InputError(
+            f"`{name}` must be on {device}, as the points are; got {tensor.device}. Move it there."
+        )
+
+
+def check_magnitude(values: Tensor, name: str, limit: float = math.inf) -> None:
+    """Raise unless everything is finite and at most the limit; one pass, no copy."""
+    if values.numel() == 0:
+        return
+    low, high = (value.item() for value in torch.aminmax(values))
+    if math.isfinite(low) and math.isfinite(high) and -limit <= low and high <= limit:
+        return
+    finite = values.isfinite()
+    if bool(finite.all()):
+        raise InputError(
+            f"`{name}` must not exceed {limit:.4g}, the largest of its format; got {max(-low, high):.4g}."
+            " Scale it, or use a wider `precision`."
+        )
+    place = (~finite).nonzero()[0].tolist()
+    where = f"row {place[0]}" + (f", column {place[1]}" if len(place) > 1 else "")
+    raise InputError(
+        f"`{name}` must be finite; got {values[tuple(place)].item()} in {where}. Remove or impute such rows."
+    )
+
+
+def check_reach(reach: Tensor, columns: Sequence[int], limit: float, format_name: str) -> None:
+    """Raise unless scaled features stay in range: `reach` (f,) is how far each goes, `columns` where from."""
+    beyond = ~(reach <= limit)  # not `>`, for a NaN must not pass
+    if not bool(beyond.any()):
+        return
+    k = int(beyond.nonzero()[0])
+    column = columns[k % len(columns)]  # a periodic kernel makes two features of a column
+    raise InputError(
+        f"Column {column} of the points overflows {format_name}: scaled by the kernel it reaches"
+        f" {reach[k].item():.4g}, and at most {limit:.4g} is possible. Standardise the column, raise its"
+        " lengthscale, or use a wider `precision`."
+    )
+
+
+def _as_real(x: float | ArrayLike, name: str) -> Tensor:
+    """Float32 or float64: 16-bit floats become float32, integers float64."""
+    if isinstance(x, Tensor):
+        if x.layout != torch.strided:
+            raise InputError(f"`{name}` must be dense; got layout {x.layout}. Use `{name}.to_dense()`.")
+        if x.dtype == torch.bool or x.is_complex():
+            raise InputError(f"`{name}` must hold real numbers; got {x.dtype}.")
+        x = x.detach()
+        if x.dtype in (torch.float32, torch.float64):
+            return x
+        return x.to(torch.float32 if x.is_floating_point() else torch.float64)
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise InputError(f"`{name}` must be a rectangular array of numbers: {error}") from error
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"`{name}` must hold real numbers; got dtype {array.dtype}. Convert it to float64.")
+    dtype = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    array = array.astype(dtype, copy=False)  # also to native byte order
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()  # torch shares neither read-only memory nor memory that runs backwards
+    return torch.from_numpy(array)

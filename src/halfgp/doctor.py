@@ -1,0 +1,206 @@
+"""What this machine has, and which backend would serve tensors on its CPU."""
+
+from __future__ import annotations
+
+import os
+import platform
+import warnings
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+
+from halfgp import backends
+from halfgp.errors import BackendWarning
+from halfgp.version import __version__
+
+_LIBRARIES = ("torch", "numpy", "scipy")
+
+
+@dataclass(frozen=True)
+class BackendFacts:
+    """One backend: whether it can be used here, and in a few words why (or why not)."""
+
+    name: str
+    available: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The facts, none of them measured by running anything for long.
+
+    Attributes:
+        system: operating system and architecture.
+        processor: the model's name as the system gives it.
+        cores: how many this process may use.
+        threads: how many a product uses unless told otherwise (`torch.get_num_threads()`).
+        memory_bytes: what this process may have, the limit of a container included; None if unknown.
+        memory_available_bytes: what is free now; None if unknown. Nothing in halfgp decides by it.
+        instruction_sets: of the compiled backend on this processor, best last; empty without it.
+        backends: every backend the package knows.
+        chosen: the backend that `backend="auto"` takes for tensors on the CPU.
+        reason: why.
+        cuda: the names of the CUDA devices that torch sees.
+        versions: of Python, halfgp and the libraries under it.
+    """
+
+    system: str
+    processor: str
+    cores: int
+    threads: int
+    memory_bytes: int | None
+    memory_available_bytes: int | None
+    instruction_sets: tuple[str, ...]
+    backends: tuple[BackendFacts, ...]
+    chosen: str
+    reason: str
+    cuda: tuple[str, ...]
+    versions: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same facts as plain values, for JSON."""
+        return asdict(self)
+
+
+def examine() -> Report:
+    """Collect the facts about this machine; takes milliseconds and never fails for want of one."""
+    found = tuple(_examine_backend(name) for name in backends.NAMES)
+    chosen, reason = _choose(found)
+    return Report(
+        system=f"{platform.system()} {platform.machine()}",
+        processor=_processor(),
+        cores=_cores(),
+        threads=torch.get_num_threads(),
+        memory_bytes=_memory(),
+        memory_available_bytes=_meminfo("MemAvailable"),
+        instruction_sets=_instruction_sets(),
+        backends=found,
+        chosen=chosen,
+        reason=reason,
+        cuda=_cuda_devices(),
+        versions=_versions(),
+    )
+
+
+def render(report: Report) -> RenderableType:
+    """One screen for people."""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column()
+    facts.add_row("machine", f"{report.processor}, {report.system}")
+    facts.add_row("cores", f"{report.cores} usable, {report.threads} threads in a product")
+    facts.add_row("memory", f"{_size(report.memory_bytes)}, {_size(report.memory_available_bytes)} free now")
+    facts.add_row(
+        "instructions", " · ".join(report.instruction_sets) or "unknown without the compiled backend"
+    )
+    facts.add_row("CUDA", ", ".join(report.cuda) or "no device")
+    facts.add_row("versions", " · ".join(f"{name} {number}" for name, number in report.versions.items()))
+    offered = Table(box=None, padding=(0, 2), show_header=False)
+    for backend in report.backends:
+        mark = "[green]yes[/]" if backend.available else "[yellow]no[/]"
+        offered.add_row(f"[bold]{backend.name}[/]", mark, backend.note)
+    choice = f"Tensors on the CPU use [bold green]{report.chosen}[/]: {report.reason}"
+    return Panel(
+        Group(facts, "", "[bold]backends[/]", offered, "", choice), title="halfgp doctor", expand=False
+    )
+
+
+def _examine_backend(name: str) -> BackendFacts:
+    """Whether one backend loads, by loading it."""
+    if name not in backends.available():
+        return BackendFacts(name, False, "not built: installing from source takes a C++ compiler")
+    notes = {
+        "cpu": f"compiled, with {(_instruction_sets() or ('no instruction set',))[-1]}",
+        "reference": "torch, any device: the specification, and slow",
+    }
+    return BackendFacts(name, True, notes.get(name, "ready"))
+
+
+def _choose(found: tuple[BackendFacts, ...]) -> tuple[str, str]:
+    """The backend of "auto" on the CPU by asking for it, and why."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BackendWarning)  # the report says it in its own words
+        chosen = backends.get_backend("auto", torch.device("cpu")).name
+    missing = [backend.name for backend in found if not backend.available]
+    if chosen == "reference" and missing:
+        return chosen, f"the faster {', '.join(missing)} is not available here."
+    return chosen, "the fastest that is available here."
+
+
+def _instruction_sets() -> tuple[str, ...]:
+    """What the compiled backend can use on this processor, best last; nothing without it."""
+    try:
+        from halfgp.backends import cpu
+    except ImportError:
+        return ()
+    return tuple(cpu.instruction_sets())
+
+
+def _processor() -> str:
+    """The processor's own name where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.lower().startswith("model name"):
+                return " ".join(line.partition(":")[2].split())
+    return platform.processor() or platform.machine() or "unknown processor"
+
+
+def _cores() -> int:
+    """Cores that this process may run on, which a container or taskset may have cut."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> int | None:
+    """The smaller of the machine's memory and the limit of the control group, in bytes."""
+    physical = _meminfo("MemTotal")
+    if physical is None and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(getattr(os, "sysconf_names", {})):
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # no control groups here, or the limit reads "max"
+        return physical
+    return limit if physical is None else min(physical, limit)
+
+
+def _meminfo(field: str) -> int | None:
+    """A field of Linux's /proc/meminfo, in bytes."""
+    info = Path("/proc/meminfo")
+    if not info.exists():
+        return None
+    for line in info.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) * 1024
+    return None
+
+
+def _cuda_devices() -> tuple[str, ...]:
+    """The names of the devices that torch can use."""
+    if not torch.cuda.is_available():
+        return ()
+    return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+
+
+def _versions() -> dict[str, str]:
+    """Of Python, halfgp and the libraries it stands on."""
+    found = {"halfgp": __version__, "Python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = installed_version(name)
+        except PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _size(count: int | None) -> str:
+    return "unknown" if count is None else f"{count / 2**30:.1f} GiB"

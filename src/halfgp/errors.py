@@ -1,0 +1,21 @@
+"""Exceptions and warnings; every message names the argument, what was required, what came, and the remedy."""
+
+
+class HalfGPError(Exception):
+    """Anything that halfgp refuses to do."""
+
+
+class InputError(HalfGPError, ValueError):
+    """An argument that cannot be used: nothing has been computed."""
+
+
+class BackendError(HalfGPError, RuntimeError):
+    """A backend that was asked for by name is not available here."""
+
+
+class HalfGPWarning(UserWarning):
+    """The result is right, but something about it deserves to be known."""
+
+
+class BackendWarning(HalfGPWarning):
+    """A slower backend serves than this machine could have."""

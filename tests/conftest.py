@@ -1,0 +1,15 @@
+"""What all tests share: reproducible hypothesis, and the helpers of `contracts` on the path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `from contracts.bounds import ...`
+
+settings.register_profile(
+    "halfgp", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("halfgp")

@@ -1,0 +1,95 @@
+"""The doctor tells facts, never fails for want of one, and agrees with what operators choose."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import platform
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from rich.console import Console
+
+from halfgp import backends, doctor
+from halfgp.version import __version__
+
+
+@pytest.fixture
+def report() -> doctor.Report:
+    return doctor.examine()
+
+
+def test_the_report_is_frozen(report: doctor.Report) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.chosen = "other"  # type: ignore[misc]
+
+
+def test_the_report_survives_json(report: doctor.Report) -> None:
+    assert json.loads(json.dumps(report.as_dict()))["chosen"] == report.chosen
+
+
+def test_cores_and_threads_are_those_of_this_process(report: doctor.Report) -> None:
+    assert 1 <= report.cores <= (os.cpu_count() or 1)
+    assert report.threads == torch.get_num_threads()
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="reads Linux's /proc")
+def test_memory_is_known_on_linux(report: doctor.Report) -> None:
+    assert report.memory_bytes is not None
+    assert report.memory_available_bytes is not None
+    assert 2**28 < report.memory_bytes < 2**50
+
+
+def test_versions_are_the_imported_ones(report: doctor.Report) -> None:
+    assert report.versions["halfgp"] == __version__
+    assert report.versions["torch"] == torch.__version__
+    assert report.versions["numpy"] == numpy.__version__
+    assert report.versions["Python"] == platform.python_version()
+
+
+def test_the_chosen_backend_is_the_one_that_auto_takes(report: doctor.Report) -> None:
+    assert report.chosen == backends.get_backend("auto", torch.device("cpu")).name
+    assert report.chosen in {backend.name for backend in report.backends if backend.available}
+    assert report.reason
+
+
+def test_every_backend_is_listed(report: doctor.Report) -> None:
+    assert tuple(backend.name for backend in report.backends) == backends.NAMES
+
+
+def test_instruction_sets_start_with_the_portable_one(report: doctor.Report) -> None:
+    if "cpu" not in backends.available():
+        assert report.instruction_sets == ()
+    else:
+        assert report.instruction_sets[0] == "scalar"
+
+
+def test_without_the_extension_the_reference_is_chosen_and_the_reason_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backends, "available", lambda: ("reference",))
+    monkeypatch.setattr(doctor, "_instruction_sets", lambda: ())
+    report = doctor.examine()
+    assert report.chosen == "reference"
+    assert "cpu" in report.reason
+    assert "compiler" in next(backend.note for backend in report.backends if backend.name == "cpu")
+
+
+def test_a_machine_without_proc_is_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "exists", lambda self: False)
+    report = doctor.examine()
+    assert report.processor
+    assert report.memory_available_bytes is None
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_screen_fits_a_terminal(report: doctor.Report, width: int) -> None:
+    screen = io.StringIO()
+    Console(file=screen, width=width).print(doctor.render(report))
+    lines = screen.getvalue().splitlines()
+    assert len(lines) <= 24
+    assert report.chosen in screen.getvalue()
