@@ -3,20 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "panels.hpp"
+
 namespace halfgp {
 namespace {
 
 std::size_t stored_width(Stored format, std::size_t native) { return format == Stored::native ? native : 2; }
-
-// Vectors as the tiles want them: panels in the points' order, zero in the padding.
-template <class T, class U>
-void pack_panel(const U* vectors, int count, const Points& points, int at, int columns, T* panel) {
-  for (std::int64_t slot = 0; slot < points.blocks() * kBlock; ++slot) {
-    const std::int64_t point = points.point(slot);
-    if (point < 0) continue;
-    for (int c = 0; c < count; ++c) panel[panel_index(slot, at + c, columns)] = static_cast<T>(vectors[point * count + c]);
-  }
-}
 
 // One row of a tile, its columns put where their points belong.
 template <class T, class U>
@@ -113,14 +105,14 @@ void KernelMatrix::square_product(const U* vectors, int count, const double* dia
           functions().accumulate(part.bytes_at(bytes), panel, sums.as<double>() + static_cast<std::size_t>(column) * panel);
       });
 
-  for (std::int64_t slot = 0; slot < rows_->blocks() * kBlock; ++slot) {
-    const std::int64_t point = rows_->point(slot);
-    if (point < 0) continue;
-    for (int c = 0; c < count; ++c) {
-      const double k_v = sums.as<double>()[panel_index(slot, c, count)] * program_.scale;
-      const std::size_t at = static_cast<std::size_t>(point) * count + c;
-      results[at] = static_cast<U>(k_v + diagonal[point] * static_cast<double>(vectors[at]));
-    }
+  for (std::int64_t strip = 0; strip < rows_->blocks() * kStrips; ++strip) {
+    const double* sum = sums.as<double>() + strip * count * kStrip;
+    for_strip(*rows_, strip, [&](std::int64_t point, int lane) {
+      for (int c = 0; c < count; ++c) {
+        const auto v = static_cast<double>(vectors[point * count + c]);
+        results[point * count + c] = static_cast<U>(sum[c * kStrip + lane] * program_.scale + diagonal[point] * v);
+      }
+    });
   }
 }
 
@@ -204,141 +196,9 @@ void KernelMatrix::store(Stored format, const Execution& execution) {
   stored_format_ = format;
 }
 
-template <class U>
-GradientSums KernelMatrix::gradient(const U* left, const U* right, int count, const std::vector<double*>& row_features,
-                                    const std::vector<double*>& column_features, const Execution& execution) const {
-  const Execution sized = this->sized(execution, rows_->count() * columns().count());
-  KernelProgram described = program_;
-  const std::size_t leaf_count = described.leaves.size();
-  for (std::size_t l = 0; l < leaf_count; ++l) described.leaves[l].wants_features = row_features[l] != nullptr;
-  const Program program = described.view();
-
-  // Weights: W_ij = left_i.right_j, and both ways round where a pair of blocks is met only once.
-  const int weights = square() ? 2 * count : count;
-  auto packed_weights = [&](const Points& points, const U* first, const U* second) {
-    Memory panel = Memory::zeroed(static_cast<std::size_t>(points.blocks()) * kBlock * weights * width());
-    auto pack = [&](auto* to) {
-      pack_panel(first, count, points, 0, weights, to);
-      if (second) pack_panel(second, count, points, count, weights, to);
-    };
-    single_ ? pack(panel.as<float>()) : pack(panel.as<double>());
-    return panel;
-  };
-  const Memory row_weights = packed_weights(*rows_, left, square() ? right : nullptr);
-  const Memory column_weights = packed_weights(columns(), right, square() ? left : nullptr);
-
-  // Scalar sums by row block, so that the order of additions is fixed: root, constants, shapes, scales of each leaf.
-  std::vector<std::size_t> scale_at(leaf_count);
-  std::size_t scalars = 1 + described.constants.size() + leaf_count;
-  for (std::size_t l = 0; l < leaf_count; ++l) {
-    scale_at[l] = scalars;
-    scalars += described.leaves[l].shared_scale ? 1 : static_cast<std::size_t>(described.leaves[l].features);
-  }
-  std::vector<double> sums(static_cast<std::size_t>(rows_->blocks()) * scalars);
-  std::vector<std::vector<double>> row_panels(leaf_count), column_panels(leaf_count);
-  for (std::size_t l = 0; l < leaf_count; ++l) {
-    const auto f = static_cast<std::size_t>(described.leaves[l].features);
-    if (row_features[l]) row_panels[l].resize(static_cast<std::size_t>(rows_->blocks()) * kBlock * f);
-    if (column_features[l]) column_panels[l].resize(static_cast<std::size_t>(columns().blocks()) * kBlock * f);
-  }
-
-  struct Worker {
-    std::vector<double> scalars;
-    std::vector<std::vector<double>> rows, columns;
-    std::vector<double*> scales, row_pointers, column_pointers;
-    std::vector<Path> paths;
-  };
-  std::vector<Worker> workers(static_cast<std::size_t>(sized.threads));
-  for (Worker& worker : workers) {
-    worker.scalars.resize(scalars);
-    worker.paths.resize(leaf_count);
-    for (std::size_t l = 0; l < leaf_count; ++l) {
-      const std::size_t panel = static_cast<std::size_t>(kBlock) * described.leaves[l].features;
-      worker.rows.emplace_back(row_features[l] ? panel : 0);
-      worker.columns.emplace_back(row_features[l] ? panel : 0);
-      worker.scales.push_back(worker.scalars.data() + scale_at[l]);
-    }
-    worker.row_pointers.resize(leaf_count);
-    worker.column_pointers.resize(leaf_count);
-  }
-  std::vector<Memory> scratches = scratch(program, sized);
-  const auto accumulate = target_.double_.accumulate;
-  const std::size_t weight_bytes = static_cast<std::size_t>(kBlock) * weights * width();
-
-  for_each_pair(
-      rows_->blocks(), columns().blocks(), square(), sized,
-      [&](std::int64_t row, std::int64_t column, int w) {
-        Worker& worker = workers[static_cast<std::size_t>(w)];
-        std::fill(worker.scalars.begin(), worker.scalars.end(), 0.0);
-        const bool diagonal = square() && row == column;
-        for (std::size_t l = 0; l < leaf_count; ++l) {
-          std::fill(worker.rows[l].begin(), worker.rows[l].end(), 0.0);
-          std::fill(worker.columns[l].begin(), worker.columns[l].end(), 0.0);
-          worker.row_pointers[l] = row_features[l] ? worker.rows[l].data() : nullptr;
-          worker.column_pointers[l] = row_features[l] && !diagonal ? worker.columns[l].data() : nullptr;
-        }
-        const Gradient gradient{weights,
-                                row_weights.bytes_at(static_cast<std::size_t>(row) * weight_bytes),
-                                column_weights.bytes_at(static_cast<std::size_t>(column) * weight_bytes),
-                                worker.scalars.data(),
-                                worker.scalars.data() + 1,
-                                worker.scalars.data() + 1 + described.constants.size(),
-                                worker.scales.data(),
-                                worker.row_pointers.data(),
-                                worker.column_pointers.data(),
-                                diagonal ? 0.5 : 1.0};
-        functions().gradient(tile(program, row, column, worker.paths), gradient,
-                             scratches[static_cast<std::size_t>(w)].as<void>());
-      },
-      [&](std::int64_t row, std::int64_t column, int w) {
-        const Worker& worker = workers[static_cast<std::size_t>(w)];
-        accumulate(worker.scalars.data(), scalars, sums.data() + static_cast<std::size_t>(row) * scalars);
-        for (std::size_t l = 0; l < leaf_count; ++l) {
-          if (!row_features[l]) continue;
-          const std::size_t panel = worker.rows[l].size();
-          accumulate(worker.rows[l].data(), panel, row_panels[l].data() + static_cast<std::size_t>(row) * panel);
-          if (square() && row == column) continue;
-          std::vector<double>& others = square() ? row_panels[l] : column_panels[l];
-          accumulate(worker.columns[l].data(), panel, others.data() + static_cast<std::size_t>(column) * panel);
-        }
-      });
-
-  auto unpack = [&](std::size_t l, const std::vector<double>& panel, const Points& points, double* out) {
-    const int f = described.leaves[l].features;
-    for (std::int64_t slot = 0; slot < points.blocks() * kBlock; ++slot)
-      if (const std::int64_t point = points.point(slot); point >= 0)
-        for (int k = 0; k < f; ++k)
-          out[point * f + k] += panel[panel_index(slot, k, f)] * described.packing[l].factor * described.scale;
-  };
-  std::vector<double> totals(scalars);
-  for (std::int64_t block = 0; block < rows_->blocks(); ++block)
-    accumulate(sums.data() + static_cast<std::size_t>(block) * scalars, scalars, totals.data());
-  GradientSums result;
-  auto at = totals.begin();
-  result.root = *at++;
-  auto take = [&](std::size_t n) {
-    std::vector<double> part(at, at + static_cast<std::ptrdiff_t>(n));
-    for (double& x : part) x *= described.scale;
-    at += static_cast<std::ptrdiff_t>(n);
-    return part;
-  };
-  result.constants = take(described.constants.size());
-  result.shapes = take(leaf_count);
-  for (std::size_t l = 0; l < leaf_count; ++l) {
-    result.scales.push_back(take(described.leaves[l].shared_scale ? 1 : static_cast<std::size_t>(described.leaves[l].features)));
-    if (row_features[l]) unpack(l, row_panels[l], *rows_, row_features[l]);
-    if (column_features[l]) unpack(l, column_panels[l], columns(), column_features[l]);
-  }
-  return result;
-}
-
 template void KernelMatrix::product(const float*, int, const double*, float*, const Execution&) const;
 template void KernelMatrix::product(const double*, int, const double*, double*, const Execution&) const;
 template void KernelMatrix::block(float*, const Execution&) const;
 template void KernelMatrix::block(double*, const Execution&) const;
-template GradientSums KernelMatrix::gradient(const float*, const float*, int, const std::vector<double*>&,
-                                             const std::vector<double*>&, const Execution&) const;
-template GradientSums KernelMatrix::gradient(const double*, const double*, int, const std::vector<double*>&,
-                                             const std::vector<double*>&, const Execution&) const;
 
 }  // namespace halfgp

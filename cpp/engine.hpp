@@ -32,7 +32,13 @@ struct GradientSums {
   std::vector<std::vector<double>> scales;  // by leaf: d/d log(scale)
 };
 
+template <class U>
+class GradientPass;
+
 class KernelMatrix {
+  template <class U>
+  friend class GradientPass;
+
  public:
   // `columns` null: a square matrix, symmetric, whose diagonal is left to the caller.
   KernelMatrix(const Target& target, bool single, KernelProgram program, std::shared_ptr<const Points> rows,
