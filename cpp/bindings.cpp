@@ -30,13 +30,18 @@ const Target& target_named(const std::string& name) {
   return *target;
 }
 
-// Runs `work` without the interpreter's lock; the calling thread looks for signals (Ctrl-C) as it goes.
+unsigned long main_thread;  // Python's; signals are its business alone
+
+// Runs `work` without the interpreter's lock; the main thread looks for signals (Ctrl-C) as it goes. Another thread must
+// not ask for the lock midway: at the interpreter's exit it would never come back from that.
 template <class Work>
 auto run(int threads, Work work) {
-  const Execution execution{threads, [] {
-                              const nb::gil_scoped_acquire acquire;
-                              return PyErr_CheckSignals() != 0;
-                            }};
+  Execution execution{threads, nullptr};
+  if (PyThread_get_thread_ident() == main_thread)
+    execution.interrupted = [] {
+      const nb::gil_scoped_acquire acquire;
+      return PyErr_CheckSignals() != 0;
+    };
   try {
     const nb::gil_scoped_release release;
     return work(execution);
@@ -122,6 +127,7 @@ double peak_multiply_adds(const std::string& instruction_set, double seconds) {
 
 NB_MODULE(_cpu, m) {
   m.doc() = "The compiled core of halfgp.backends.cpu.";
+  main_thread = nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
   m.attr("BLOCK") = kBlock;
   m.def("instruction_sets", [] {
     std::vector<std::string> names;

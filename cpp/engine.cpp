@@ -129,11 +129,12 @@ void KernelMatrix::rectangular_product(const U* vectors, int count, U* results, 
   }
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(execution.threads), std::vector<Path>(program_.leaves.size()));
 
-  for_each_task(rows_->blocks(), execution, [&](std::int64_t row, int worker) {
+  for_each_task(rows_->blocks(), execution, [&](std::int64_t row, int worker, const Check& check) {
     const auto w = static_cast<std::size_t>(worker);
     double* sum = sums[w].as<double>();
     std::fill_n(sum, panel, 0.0);
     for (std::int64_t column = 0; column < columns().blocks(); ++column) {
+      check();
       const Product product{count, nullptr, packed.bytes_at(static_cast<std::size_t>(column) * bytes), parts[w].bytes_at(0), nullptr};
       functions().product(tile(program, row, column, paths[w]), product, scratches[w].as<void>());
       functions().accumulate(parts[w].bytes_at(0), panel, sum);
@@ -155,7 +156,7 @@ void KernelMatrix::block(U* entries, const Execution& execution) const {
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(sized.threads), std::vector<Path>(program_.leaves.size()));
   const std::int64_t column_blocks = columns().blocks();
 
-  for_each_task(rows_->blocks() * column_blocks, sized, [&](std::int64_t index, int worker) {
+  for_each_task(rows_->blocks() * column_blocks, sized, [&](std::int64_t index, int worker, const Check&) {
     const auto w = static_cast<std::size_t>(worker);
     const std::int64_t row = index / column_blocks, column = index % column_blocks;
     // Transposed, which changes no entry: a tile holds its rows side by side, and the caller's columns are.
@@ -185,7 +186,7 @@ void KernelMatrix::store(Stored format, const Execution& execution) {
   Memory entries(tiles * tile_bytes);
   std::vector<Memory> scratches = scratch(program, sized);
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(sized.threads), std::vector<Path>(program_.leaves.size()));
-  for_each_task(row_blocks * column_blocks, sized, [&](std::int64_t index, int worker) {
+  for_each_task(row_blocks * column_blocks, sized, [&](std::int64_t index, int worker, const Check&) {
     const auto w = static_cast<std::size_t>(worker);
     const std::int64_t row = index / column_blocks, column = index % column_blocks;
     if (square() && row > column) return;

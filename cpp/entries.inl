@@ -170,14 +170,17 @@ inline void combine(const Tile& tile, int columns, T* buffers) {
   for (int n = 0; n < program.node_count; ++n) {
     const Node node = program.nodes[n];
     T* out = buffers + static_cast<std::size_t>(n) * kSubtile * kBlock;
-    const T* a = buffers + static_cast<std::size_t>(node.a) * kSubtile * kBlock;
-    const T* b = buffers + static_cast<std::size_t>(node.b) * kSubtile * kBlock;
+    if (node.kind == NodeKind::leaf) continue;
     if (node.kind == NodeKind::constant) {
       const Vec<T> c = broadcast(static_cast<T>(program.constants[node.a]));
       for_vectors<T>(tile, columns, [&](int o) { store(out + o, c); });
-    } else if (node.kind == NodeKind::add) {
+      continue;
+    }
+    const T* a = buffers + static_cast<std::size_t>(node.a) * kSubtile * kBlock;
+    const T* b = buffers + static_cast<std::size_t>(node.b) * kSubtile * kBlock;
+    if (node.kind == NodeKind::add) {
       for_vectors<T>(tile, columns, [&](int o) { store(out + o, load(a + o) + load(b + o)); });
-    } else if (node.kind == NodeKind::multiply) {
+    } else {
       for_vectors<T>(tile, columns, [&](int o) { store(out + o, load(a + o) * load(b + o)); });
     }
   }

@@ -16,7 +16,6 @@ inline constexpr int kBlock = 256;
 inline constexpr int kStrips = kBlock / kStrip;
 // Entries are evaluated kSubtile columns at a time, so that kSubtile x kBlock of them stay in the first-level cache.
 inline constexpr int kSubtile = 32;
-inline constexpr int kMaxNodes = 64;
 inline constexpr std::size_t kAlignment = 64;
 
 enum class Profile : std::int32_t { rbf, matern12, matern32, matern52, rational_quadratic, linear };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,9 +24,18 @@ class Workers {
   // Threads are made for each call: tens of microseconds, against no pool that a fork could break.
   void run(const std::function<void(int)>& body) {
     std::vector<std::thread> others;
-    for (int worker = 1; worker < execution_.threads; ++worker)
-      others.emplace_back([this, &body, worker] { guarded(body, worker); });
+    others.reserve(static_cast<std::size_t>(execution_.threads));
+    try {
+      for (int worker = 1; worker < execution_.threads; ++worker)
+        others.emplace_back([this, &body, worker] {
+          guarded(body, worker);
+          finished_.fetch_add(1, std::memory_order_release);
+        });
+    } catch (const std::system_error&) {
+      // The system gives no more threads: those that there are do all the work.
+    }
     guarded(body, 0);
+    guarded([&](int) { wait_for(others.size()); }, 0);
     for (std::thread& other : others) other.join();
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -41,6 +51,14 @@ class Workers {
   }
 
  private:
+  // The calling thread goes on looking for signals while the others finish.
+  void wait_for(std::size_t others) {
+    while (finished_.load(std::memory_order_acquire) < others) {
+      check(0);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
   void guarded(const std::function<void(int)>& body, int worker) {
     const FlushDenormals flush;
     try {
@@ -55,6 +73,7 @@ class Workers {
 
   const Execution& execution_;
   std::atomic<bool> stop_{false};
+  std::atomic<std::size_t> finished_{0};
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::exception_ptr failure_;
@@ -62,13 +81,15 @@ class Workers {
 
 }  // namespace
 
-void for_each_task(std::int64_t count, const Execution& execution, const std::function<void(std::int64_t, int)>& task) {
+void for_each_task(std::int64_t count, const Execution& execution,
+                   const std::function<void(std::int64_t, int, const Check&)>& task) {
   Workers workers(execution);
   std::atomic<std::int64_t> next{0};
   workers.run([&](int worker) {
+    const Check check = [&workers, worker] { workers.check(worker); };
     for (std::int64_t index; (index = next.fetch_add(1)) < count;) {
-      workers.check(worker);
-      task(index, worker);
+      check();
+      task(index, worker, check);
     }
   });
 }

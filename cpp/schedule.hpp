@@ -17,9 +17,11 @@ struct Execution {
   std::function<bool()> interrupted;  // asked by the calling thread every so often; true stops all workers
 };
 
-// Calls task(index, worker) for every index below `count`.
+// Calls task(index, worker, check) for every index below `count`. A task of more than some milliseconds calls check()
+// now and then, which throws if all are to stop.
+using Check = std::function<void()>;
 void for_each_task(std::int64_t count, const Execution& execution,
-                   const std::function<void(std::int64_t, int)>& task);
+                   const std::function<void(std::int64_t, int, const Check&)>& task);
 
 // Calls compute(row, column, worker) and then commit(row, column, worker) for every pair of blocks: all of rows x columns,
 // or the upper triangle if `symmetric`. In phase p row r meets column (p - r) mod max(rows, columns), so that in each

@@ -1,170 +1,187 @@
-// Vectors as small arrays, for any machine: what every other target must agree with. Four lanes, so that a compiler can
-// still use whatever the baseline of its target offers (SSE2, NEON).
+// Vectors of 16 bytes in the compiler's own arithmetic, for any machine: what every other target must agree with. GCC and
+// Clang turn it into whatever the baseline of the architecture has (SSE2, NEON), or into scalar code.
 #pragma once  // included inside a target's own namespace, after the system headers
 
 template <class T>
-struct Vec {
+struct Vec;
+
+template <>
+struct Vec<float> {
   static constexpr int lanes = 4;
-  T v[lanes];
+  typedef float Lanes __attribute__((vector_size(16), may_alias));
+  typedef std::int32_t Bits __attribute__((vector_size(16)));
+  Lanes v;
+};
+template <>
+struct Vec<double> {
+  static constexpr int lanes = 2;
+  typedef double Lanes __attribute__((vector_size(16), may_alias));
+  typedef std::int64_t Bits __attribute__((vector_size(16)));
+  Lanes v;
 };
 using F = Vec<float>;
 using D = Vec<double>;
 
 inline constexpr int kRowVectors = 2;
-inline constexpr int kColumns = 2;
+inline constexpr int kColumns = 4;
 inline constexpr int kProductVectors = 2;  // products: row vectors x right-hand sides at a time
 inline constexpr int kRhs = 4;
 inline constexpr int kDotColumns = 2;  // transposed products: columns x right-hand sides at a time
-inline constexpr int kDotRhs = 2;
+inline constexpr int kDotRhs = 4;
 inline constexpr bool kFixedPoint = false;
 
-template <class Function>
-inline auto lanewise(Function f) {
-  Vec<decltype(f(0))> r;
-  for (int i = 0; i < 4; ++i) r.v[i] = f(i);
-  return r;
+// Bits of a format: where its exponent begins, and the bias.
+template <class T>
+struct Layout;
+template <>
+struct Layout<float> {
+  static constexpr int mantissa_bits = 23, bias = 127;
+};
+template <>
+struct Layout<double> {
+  static constexpr int mantissa_bits = 52, bias = 1023;
+};
+
+template <class T>
+inline typename Vec<T>::Bits bits(Vec<T> a) {
+  return reinterpret_cast<typename Vec<T>::Bits>(a.v);
+}
+template <class T>
+inline Vec<T> from_bits(typename Vec<T>::Bits b) {
+  return {reinterpret_cast<typename Vec<T>::Lanes>(b)};
+}
+template <class T>
+inline Vec<T> keep(typename Vec<T>::Bits mask, Vec<T> a) {  // a where the mask is all ones, else 0
+  return from_bits<T>(mask & bits(a));
 }
 
 template <class T>
 inline Vec<T> load(const T* p) {
-  return lanewise([=](int i) { return p[i]; });
+  return {*reinterpret_cast<const typename Vec<T>::Lanes*>(p)};
 }
 template <class T>
 inline void store(T* p, Vec<T> a) {
-  for (int i = 0; i < 4; ++i) p[i] = a.v[i];
+  *reinterpret_cast<typename Vec<T>::Lanes*>(p) = a.v;
 }
-template <class T>
-inline Vec<T> broadcast(T a) {
-  return lanewise([=](int) { return a; });
-}
+inline F broadcast(float a) { return {F::Lanes{a, a, a, a}}; }
+inline D broadcast(double a) { return {D::Lanes{a, a}}; }
+
 template <class T>
 inline Vec<T> operator+(Vec<T> a, Vec<T> b) {
-  return lanewise([=](int i) { return a.v[i] + b.v[i]; });
+  return {a.v + b.v};
 }
 template <class T>
 inline Vec<T> operator-(Vec<T> a, Vec<T> b) {
-  return lanewise([=](int i) { return a.v[i] - b.v[i]; });
+  return {a.v - b.v};
 }
 template <class T>
 inline Vec<T> operator*(Vec<T> a, Vec<T> b) {
-  return lanewise([=](int i) { return a.v[i] * b.v[i]; });
+  return {a.v * b.v};
 }
 template <class T>
 inline Vec<T> operator/(Vec<T> a, Vec<T> b) {
-  return lanewise([=](int i) { return a.v[i] / b.v[i]; });
+  return {a.v / b.v};
 }
 template <class T>
-inline Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {  // not fused: std::fma is a call where the hardware has none
-  return lanewise([=](int i) { return a.v[i] * b.v[i] + c.v[i]; });
-}
-template <class T>
-inline Vec<T> max(Vec<T> a, Vec<T> b) {
-  return lanewise([=](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+inline Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {  // fused where the baseline has it; std::fma would be a call elsewhere
+  return {a.v * b.v + c.v};
 }
 template <class T>
 inline Vec<T> select_greater(Vec<T> a, Vec<T> b, Vec<T> x, Vec<T> y) {
-  return lanewise([=](int i) { return a.v[i] > b.v[i] ? x.v[i] : y.v[i]; });
+  const typename Vec<T>::Bits mask = a.v > b.v;
+  return from_bits<T>((mask & bits(x)) | (~mask & bits(y)));
+}
+template <class T>
+inline Vec<T> max(Vec<T> a, Vec<T> b) {
+  return select_greater(a, b, a, b);
 }
 template <class T>
 inline Vec<T> keep_larger_than(Vec<T> a, Vec<T> least) {
-  return lanewise([=](int i) { return (a.v[i] < 0 ? -a.v[i] : a.v[i]) > least.v[i] ? a.v[i] : T(0); });
+  return keep<T>((a.v > least.v) | (-a.v > least.v), a);
 }
 
-inline std::int32_t bits(float x) {
-  std::int32_t b;
-  std::memcpy(&b, &x, sizeof b);
-  return b;
-}
-inline std::int64_t bits(double x) {
-  std::int64_t b;
-  std::memcpy(&b, &x, sizeof b);
-  return b;
-}
-inline float from_bits(std::int32_t b) {
-  float x;
-  std::memcpy(&x, &b, sizeof x);
-  return x;
-}
-inline double from_bits(std::int64_t b) {
-  double x;
-  std::memcpy(&x, &b, sizeof x);
-  return x;
-}
-
-// floor without a call: the arguments here are exponents, far inside the range of an int.
+// floor without a call: adding and subtracting 1.5 2^mantissa_bits rounds to an integer, for the exponents met here.
 template <class T>
-inline T floor_small(T x) {
-  const T t = static_cast<T>(static_cast<std::int32_t>(x));
-  return t > x ? t - 1 : t;
+inline Vec<T> floor_small(Vec<T> x) {
+  const Vec<T> magic = broadcast(T(1.5) * T(std::int64_t{1} << Layout<T>::mantissa_bits));
+  const Vec<T> nearest = (x + magic) - magic;
+  return nearest - keep<T>(nearest.v > x.v, broadcast(T(1)));
 }
-inline float power_of_two(float n) { return from_bits((static_cast<std::int32_t>(n) + 127) << 23); }
-inline double power_of_two(double n) { return from_bits((static_cast<std::int64_t>(n) + 1023) << 52); }
-
 template <class T>
 inline Vec<T> fraction(Vec<T> x) {
-  // Exponents below every format's are cut off by scale_by_power; clamp them so that the conversion is defined.
-  return lanewise([=](int i) {
-    const T y = x.v[i] < T(-4096) ? T(-4096) : x.v[i];
-    return y - floor_small(y);
-  });
+  return x - floor_small(x);
 }
+// y 2^floor(x) where x > least (a normal power), else 0.
 template <class T>
 inline Vec<T> scale_by_power(Vec<T> y, Vec<T> x, Vec<T> least) {
-  return lanewise([=](int i) { return x.v[i] > least.v[i] ? y.v[i] * power_of_two(floor_small(x.v[i])) : T(0); });
+  const typename Vec<T>::Bits wanted = x.v > least.v;
+  // floor(x) + bias as an integer, read off the low bits of a number whose last place counts in ones; then 2^floor(x).
+  const Vec<T> magic = broadcast(T(1.5) * T(std::int64_t{1} << Layout<T>::mantissa_bits));
+  const Vec<T> shifted = floor_small(keep(wanted, x)) + magic + broadcast(T(Layout<T>::bias));
+  return keep(wanted, y * from_bits<T>((bits(shifted) - bits(magic)) << Layout<T>::mantissa_bits));
 }
 inline F reciprocal_sqrt_estimate(F x) {
-  return lanewise([=](int i) { return 1.0f / std::sqrt(x.v[i]); });
+  return {F::Lanes{1 / std::sqrt(x.v[0]), 1 / std::sqrt(x.v[1]), 1 / std::sqrt(x.v[2]), 1 / std::sqrt(x.v[3])}};
 }
-inline D square_root(D x) {
-  return lanewise([=](int i) { return std::sqrt(x.v[i]); });
+inline D square_root(D x) { return {D::Lanes{std::sqrt(x.v[0]), std::sqrt(x.v[1])}}; }
+
+template <class T>
+inline Vec<T> exponent(Vec<T> x) {  // of normal x > 0, by the same trick backwards
+  const Vec<T> magic = broadcast(T(1.5) * T(std::int64_t{1} << Layout<T>::mantissa_bits));
+  const Vec<T> biased = from_bits<T>((bits(x) >> Layout<T>::mantissa_bits) + bits(magic));
+  return biased - magic - broadcast(T(Layout<T>::bias));
 }
-inline F exponent(F x) {
-  return lanewise([=](int i) { return static_cast<float>(((bits(x.v[i]) >> 23) & 0xff) - 127); });
-}
-inline D exponent(D x) {
-  return lanewise([=](int i) { return static_cast<double>(((bits(x.v[i]) >> 52) & 0x7ff) - 1023); });
-}
-inline F mantissa(F x) {
-  return lanewise([=](int i) { return from_bits(static_cast<std::int32_t>((bits(x.v[i]) & 0x7fffff) | (127 << 23))); });
-}
-inline D mantissa(D x) {
-  return lanewise([=](int i) {
-    return from_bits(static_cast<std::int64_t>((bits(x.v[i]) & 0xfffffffffffff) | (std::int64_t{1023} << 52)));
-  });
+template <class T>
+inline Vec<T> mantissa(Vec<T> x) {
+  const Vec<T> one = broadcast(T(1));
+  const typename Vec<T>::Bits low = bits(one) ^ bits(one);  // zero
+  return from_bits<T>((bits(x) & ~((~low) << Layout<T>::mantissa_bits)) | bits(one));
 }
 
-template <int count, class T>
-inline void sum_lanes(const Vec<T>* a, T* sums) {
+template <int count>
+inline void sum_lanes(const F* a, float* sums) {
   for (int i = 0; i < count; ++i) sums[i] = (a[i].v[0] + a[i].v[2]) + (a[i].v[1] + a[i].v[3]);
 }
+template <int count>
+inline void sum_lanes(const D* a, double* sums) {
+  for (int i = 0; i < count; ++i) sums[i] = a[i].v[0] + a[i].v[1];
+}
 
+inline std::uint32_t word(float x) {
+  std::uint32_t w;
+  std::memcpy(&w, &x, sizeof w);
+  return w;
+}
+inline float from_word(std::uint32_t w) {
+  float x;
+  std::memcpy(&x, &w, sizeof x);
+  return x;
+}
 inline float float16_to_float(std::uint16_t h) {
-  const std::int32_t sign = (h & 0x8000) << 16, e = (h >> 10) & 31, m = h & 1023;
+  const std::uint32_t sign = (h & 0x8000u) << 16, e = (h >> 10) & 31u, m = h & 1023u;
   const float magnitude = e == 0 ? static_cast<float>(m) * 5.9604644775390625e-8f  // 2^-24
-                                 : from_bits(((e + 112) << 23) | (m << 13));
-  return from_bits(bits(magnitude) | sign);
+                                 : from_word(((e + 112) << 23) | (m << 13));
+  return from_word(word(magnitude) | sign);
 }
 inline std::uint16_t float_to_float16(float x) {  // round to nearest, ties to even; |x| below float16's overflow
-  const std::int32_t b = bits(x), sign = (b >> 16) & 0x8000, a = b & 0x7fffffff;
-  if (a < (113 << 23)) {  // a subnormal, or zero: let the addition of 0.5 round to a multiple of 2^-24
-    const std::int32_t r = bits(from_bits(a) + 0.5f) - bits(0.5f);
-    return static_cast<std::uint16_t>(sign | r);
-  }
-  const std::int32_t r = a + 0xfff + ((a >> 13) & 1) - (112 << 23);
-  return static_cast<std::uint16_t>(sign | (r >> 13));
+  const std::uint32_t w = word(x), sign = (w >> 16) & 0x8000u, a = w & 0x7fffffffu;
+  if (a < (113u << 23))  // a subnormal, or zero: the addition of 0.5 rounds to a multiple of 2^-24
+    return static_cast<std::uint16_t>(sign | (word(from_word(a) + 0.5f) - word(0.5f)));
+  return static_cast<std::uint16_t>(sign | ((a + 0xfffu + ((a >> 13) & 1u) - (112u << 23)) >> 13));
 }
 inline F load_float16(const std::uint16_t* p) {
-  return lanewise([=](int i) { return float16_to_float(p[i]); });
+  return {F::Lanes{float16_to_float(p[0]), float16_to_float(p[1]), float16_to_float(p[2]), float16_to_float(p[3])}};
 }
 inline void store_float16(std::uint16_t* p, F a) {
   for (int i = 0; i < 4; ++i) p[i] = float_to_float16(a.v[i]);
 }
 inline F load_bfloat16(const std::uint16_t* p) {
-  return lanewise([=](int i) { return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(p[i]) << 16)); });
+  return {F::Lanes{from_word(std::uint32_t{p[0]} << 16), from_word(std::uint32_t{p[1]} << 16),
+                   from_word(std::uint32_t{p[2]} << 16), from_word(std::uint32_t{p[3]} << 16)}};
 }
 inline void store_bfloat16(std::uint16_t* p, F a) {
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t b = static_cast<std::uint32_t>(bits(a.v[i]));
-    p[i] = static_cast<std::uint16_t>((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+    const std::uint32_t w = word(a.v[i]);
+    p[i] = static_cast<std::uint16_t>((w + 0x7fffu + ((w >> 16) & 1u)) >> 16);
   }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import torch
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `from contracts.bounds import ...`
@@ -13,3 +14,6 @@ settings.register_profile(
     "halfgp", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("halfgp")
+
+# Tests are small: threads would only wait for one another. Those about threads ask for them.
+torch.set_num_threads(1)

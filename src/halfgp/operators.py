@@ -261,8 +261,8 @@ def check_range(kernel: Kernel, points: list[Tensor], precision: Precision) -> N
         low = torch.stack([f.amin(dim=0) for f in features]).amin(dim=0).double()
         high = torch.stack([f.amax(dim=0) for f in features]).amax(dim=0).double()
         reach = torch.maximum(high.abs(), low.abs()) if leaf.profile == "linear" else high - low
-        # A quarter leaves room for the polynomials of the squared distance.
-        limit = min(precision.inputs.max, math.sqrt(wide.max / reach.numel()) / 4.0)
+        # A 32nd leaves room for the units and polynomials of the squared distance.
+        limit = min(precision.inputs.max, math.sqrt(wide.max / reach.numel()) / 32.0)
         columns = leaf.columns or range(points[0].shape[1])
         check_reach(reach * leaf.scales.to(reach), columns, limit, precision.inputs.name)
     amplitude = kernel.amplitude(*points).item()

@@ -72,12 +72,22 @@ class CpuBackend:
         chosen = self.instruction_set or names[-1]
         if chosen not in names:
             raise InputError(f"`instruction_set` must be one of {names} on this machine; got {chosen!r}.")
+        if precision.entries is not precision.vectors and not (
+            precision.vectors is SINGLE and precision.entries in STORED
+        ):
+            raise InputError(
+                f"The CPU backend holds entries in the format of the vectors, {precision.vectors.name}, or in"
+                f" 16 bits beside single vectors; got {precision.entries.name}. Use a named precision."
+            )
         return CpuMatrix(kernel, x1, x2, precision, store, threads, chosen)
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """Whole blocks, and of a square matrix (n2 None) only those on and above the diagonal."""
-        rows = -(-n1 // _cpu.BLOCK)
-        blocks = rows * (rows + 1) // 2 if n2 is None else rows * -(-n2 // _cpu.BLOCK)
+        """At most: whole blocks, of a square matrix (n2 None) only those on and above the diagonal.
+
+        One block more than the points fill, since those far from the centre begin a block of their own.
+        """
+        rows, columns = (-(-n // _cpu.BLOCK) + 1 for n in (n1, n1 if n2 is None else n2))
+        blocks = rows * (rows + 1) // 2 if n2 is None else rows * columns
         return blocks * _cpu.BLOCK**2 * entry_bytes
 
 
@@ -204,9 +214,11 @@ class CpuMatrix:
         nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
         constants = [constant.item() for constant in program.constants]
         self._normalisation, negligible = 1.0, 0.0
-        if precision.is_sixteen_bit and not (alone and program.leaves[0].profile != "linear"):
+        sixteen_bit = precision.is_sixteen_bit or precision.entries in STORED
+        if sixteen_bit and not (alone and program.leaves[0].profile != "linear"):
             self._normalisation = self._kernel.amplitude(*self._points).item() / program.scale.item()
-            negligible = 2.0**precision.inputs.vanishing_exponent
+            if precision.is_sixteen_bit:
+                negligible = 2.0**precision.inputs.vanishing_exponent
             constants.append(1.0 / self._normalisation)
             nodes.append((NODES.index("constant"), len(constants) - 1, -1))
             nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))

@@ -20,7 +20,7 @@ BLOCK = 192  # the paper's CUDA block
 
 def round_to(
     x: Tensor,
-    format: Format,  # noqa: A002
+    format: Format,
     *,
     rounding: Rounding = "nearest",
     generator: torch.Generator | None = None,
@@ -91,7 +91,7 @@ def emulated_matmul(
     x2: Tensor | None,
     v: Tensor,
     *,
-    format: Format,  # noqa: A002
+    format: Format,
     summation: Summation = "plain",
     block: int = BLOCK,
     scale: bool = True,

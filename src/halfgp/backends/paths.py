@@ -101,11 +101,13 @@ def plan_leaf(
     if f <= DIFFERENCE_FEATURES or leaf.profile == "matern12":
         # Near zero the square root of Matern-1/2 would magnify what the expansion leaves there.
         return LeafPlan(DIFFERENCE, centre, factor, math.inf, 0.0, least)
-    # The expansion errs by up to 2 u |psi|^2 in q. Keep that within half's own rounding, or else within a few
-    # hundred units: exact data mostly lie well inside, and what lies outside takes differences.
+    # The expansion errs by up to 2 u |psi|^2 in q. Keep what that does to the exponent within half's own
+    # rounding, or else within 64 units: data mostly lie well inside, and what lies outside takes differences.
     roundoff = SINGLE.unit_roundoff if precision.vectors is SINGLE else precision.vectors.unit_roundoff
     allowed = HALF.unit_roundoff / 2.0 if precision.is_sixteen_bit else 64.0 * roundoff
-    return LeafPlan(EXPANSION, centre, factor, math.sqrt(allowed / (2.0 * roundoff)), 0.0, least)
+    # The exponent of a rational quadratic is -alpha log2(1 - q), whose slope is up to alpha log2(e).
+    slope = 1.0 if leaf.shape is None else leaf.shape.item() * LOG2_E
+    return LeafPlan(EXPANSION, centre, factor, math.sqrt(allowed / (2.0 * roundoff * slope)), 0.0, least)
 
 
 def _fixed_point_reach(norms: Tensor, factor: float) -> float:

@@ -114,7 +114,7 @@ class Kernel(ABC):
         """
         return self._evaluate(self._points(x1), self._points(x2))
 
-    def support(self, format: Format) -> Tensor:  # noqa: A002
+    def support(self, format: Format) -> Tensor:
         """The largest distance at which a stationary kernel, normalised, is not zero in the format.
 
         Returns:

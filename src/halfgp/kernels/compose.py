@@ -58,7 +58,7 @@ class Scaled(Kernel):
         """Raise unless the kernel can be evaluated on points with `d` columns."""
         self._kernel.check_columns(d)
 
-    def support(self, format: Format) -> Tensor:  # noqa: A002
+    def support(self, format: Format) -> Tensor:
         """The support of the kernel: a factor does not change the normalised covariance."""
         return self._kernel.support(format)
 

@@ -42,7 +42,7 @@ class Periodic(LeafKernel):
         """Scalar or one per active column (d,)."""
         return self._value("lengthscale")
 
-    def support(self, format: Format) -> Tensor:  # noqa: A002
+    def support(self, format: Format) -> Tensor:
         """The distance, within half a period, from which on the covariance is zero in the format, or inf."""
         square = -self.lengthscale * format.vanishing_exponent * math.log(2.0) / 2.0
         distance = self.period / math.pi * torch.asin(torch.sqrt(square.clamp(max=1.0)))

@@ -73,7 +73,7 @@ class Stationary(LeafKernel):
         """The shape parameter of the profile, if it has one."""
         return None
 
-    def support(self, format: Format) -> Tensor:  # noqa: A002
+    def support(self, format: Format) -> Tensor:
         """The largest distance at which the covariance is not zero in the format, per lengthscale."""
         return self.lengthscale * self._scaled_support(format.vanishing_exponent)
 

@@ -1,0 +1,71 @@
+"""What the tests of the contract share: points, matrices, and the comparison with the definition."""
+
+from __future__ import annotations
+
+import torch
+from contracts.backends import Contestant
+from contracts.bounds import entry_bound, product_bound
+from torch import Tensor
+
+from halfgp.backends.base import KernelMatrix
+from halfgp.kernels import Kernel
+from halfgp.precision import SINGLE, Precision
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def bind(
+    contestant: Contestant, kernel: Kernel, x1: Tensor, x2: Tensor | None, name: str, store: bool = False
+) -> KernelMatrix:
+    precision = Precision.resolve(name)
+    if precision.is_sixteen_bit and not store:
+        precision = precision.with_entries(SINGLE)
+    return contestant.backend.bind(kernel, x1, x2, precision=precision, store=store, threads=1)
+
+
+def definition(kernel: Kernel, x1: Tensor, x2: Tensor | None) -> Tensor:
+    """The dense matrix in float64, with the variances, White included, on the diagonal of a square one."""
+    dense = kernel(x1.double(), (x1 if x2 is None else x2).double()).clone()
+    if x2 is None:
+        dense.diagonal().copy_(kernel.diagonal(x1.double()))
+    return dense
+
+
+def bounds(
+    contestant: Contestant, kernel: Kernel, x1: Tensor, x2: Tensor | None, matrix: KernelMatrix
+) -> Tensor:
+    bound = entry_bound(
+        kernel, x1, x2, matrix.precision, inputs=contestant.inputs, expansion=contestant.expansion
+    )
+    if x2 is None:
+        bound.diagonal().copy_(
+            kernel.diagonal(x1.double()).abs() * 2 * matrix.precision.vectors.unit_roundoff
+        )
+    return bound
+
+
+def assert_product_is_right(
+    contestant: Contestant, matrix: KernelMatrix, kernel: Kernel, x1: Tensor, x2: Tensor | None, v: Tensor
+) -> None:
+    exact = definition(kernel, x1, x2)
+    entries = bounds(contestant, kernel, x1, x2, matrix)
+    noise = torch.linspace(0.1, 0.3, len(x1), dtype=torch.float64) if x2 is None else None
+    result = matrix.matmul(v, noise)
+    if noise is not None:
+        exact = exact + torch.diag(noise)
+    assert result.dtype == v.dtype
+    assert result.shape == (len(x1), v.shape[1])
+    error = (result.double() - exact @ v.double()).abs()
+    limit = product_bound(exact, entries, v, matrix.precision, contestant.run)
+    assert bool((error <= limit).all()), f"{(error / limit).max().item():.3g} times the bound"
+
+
+def with_outliers(n: int, d: int, seed: int = 0) -> Tensor:
+    """Normal points, some of which lie far out: alone, in a cluster, and twice at the same place."""
+    x = random(n, d, seed=seed)
+    x[n // 3 : n // 3 + n // 50] *= 40.0
+    x[n // 2 : n // 2 + n // 50] += 60.0
+    x[n - n // 100 :] = x[n // 2]
+    return x

@@ -1,0 +1,320 @@
+"""Every backend, in every format, for every kernel, is as close to the definition as the formats allow."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import pytest
+import torch
+from contracts.backends import BACKENDS, Contestant
+from contracts.bounds import gradient_tolerance
+from contracts.checks import assert_product_is_right, bind, bounds, definition, random, with_outliers
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
+from halfgp.backends.reference import ReferenceBackend
+from halfgp.kernels import Kernel
+from halfgp.precision import Precision
+
+KERNELS: dict[str, Kernel] = {
+    "rbf": RBF(lengthscale=[0.8, 1.5, 2.0]),
+    "matern12": Matern(0.5, lengthscale=1.3),
+    "matern32": Matern(1.5, lengthscale=[1.0, 2.0], active_dims=[2, 0]),
+    "matern52": Matern(2.5, lengthscale=0.7),
+    "rational_quadratic": RationalQuadratic(alpha=0.6, lengthscale=1.1),
+    "periodic": Periodic(period=[1.5, 2.0, 3.0], lengthscale=2.0),
+    "linear": Linear(variance=[0.3, 1.0, 2.0]),
+    "constant": Constant(0.7),
+    "white": White(0.5),
+    "scaled": 300.0 * RBF(lengthscale=1.2),
+    "sum": 0.5 * RBF() + 3.0 * Matern(1.5, active_dims=[0]) + White(0.2) + 0.1,
+    "product": 2.0 * Linear() * Periodic() * RationalQuadratic(),
+    "nested": (RBF() + 0.5 * Linear(active_dims=[1]))
+    * (Matern(2.5) + 2.0 * (Matern(0.5) * Constant(0.3) + 1.0)),
+    "noise in a product": RBF() * White(2.0) + Matern(0.5),
+}
+MODES = [
+    *((name, False) for name in ("double", "single", "half", "bfloat16")),
+    *((name, True) for name in ("double", "single", "half", "bfloat16")),
+]
+
+each_backend = pytest.mark.parametrize("contestant", BACKENDS)
+each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
+each_mode = pytest.mark.parametrize(
+    ("name", "store"), MODES, ids=[f"{name}-{'stored' if store else 'on_the_fly'}" for name, store in MODES]
+)
+
+
+def gradient_problem(square: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    x1, x2 = random(12, 3), None if square else random(9, 3, seed=2)
+    return x1, x2, random(12, 2, seed=3), random(12 if square else 9, 2, seed=4)
+
+
+@functools.cache  # the same for every backend, and slow
+def gradients_by_definition(kernel: Kernel, square: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Gradients of sum_ij (u v')_ij K_ij by autograd, entry by entry, and these sums without their signs."""
+    x1, x2, u, v = gradient_problem(square)
+    leaf = kernel.detached(requires_grad=True)
+    points = [x.clone().requires_grad_() for x in (x1, x2) if x is not None]
+    inputs = [*(parameter.value for _, parameter in leaf.named_parameters()), *points]
+    dense = definition(leaf, points[0], points[1] if len(points) > 1 else None)
+    totals, magnitudes = ([torch.zeros_like(x) for x in inputs] for _ in range(2))
+    for entry, weight in zip(dense.flatten(), (u @ v.T).flatten(), strict=True):
+        if not entry.requires_grad:
+            continue
+        found = torch.autograd.grad(entry, inputs, retain_graph=True, allow_unused=True)
+        for k, gradient in enumerate(found):
+            if gradient is not None:
+                totals[k] += weight * gradient
+                magnitudes[k] += (weight * gradient).abs()
+    return totals, magnitudes
+
+
+@each_backend
+@each_kernel
+@each_mode
+def test_square_products_stay_within_the_bound(
+    contestant: Contestant, kernel: Kernel, name: str, store: bool
+) -> None:
+    x = random(67, 3)
+    matrix = bind(contestant, kernel, x, None, name, store)
+    assert_product_is_right(contestant, matrix, kernel, x, None, random(67, 5, seed=1))
+
+
+@each_backend
+@each_kernel
+@each_mode
+def test_rectangular_products_stay_within_the_bound(
+    contestant: Contestant, kernel: Kernel, name: str, store: bool
+) -> None:
+    x1, x2 = random(35, 3), random(51, 3, seed=2)
+    matrix = bind(contestant, kernel, x1, x2, name, store)
+    assert_product_is_right(contestant, matrix, kernel, x1, x2, random(51, 3, seed=1).float())
+
+
+@each_backend
+@each_kernel
+@each_mode
+def test_blocks_hold_the_entries_within_the_bound_and_exact_variances(
+    contestant: Contestant, kernel: Kernel, name: str, store: bool
+) -> None:
+    x = random(40, 3)
+    matrix = bind(contestant, kernel, x, None, name, store)
+    rows, columns = torch.tensor([3, 0, 39]), torch.tensor([7, 3, 20, 39])
+    exact, limit = definition(kernel, x, None), bounds(contestant, kernel, x, None, matrix)
+    whole_rows, whole_columns = matrix.block(rows, None), matrix.block(None, columns)
+    for block in (matrix.block(rows, columns), whole_rows[:, columns], whole_columns[rows]):
+        assert block.dtype == matrix.precision.vectors.dtype
+        error = (block.double() - exact[rows][:, columns]).abs()
+        assert bool((error <= limit[rows][:, columns]).all())
+
+
+@each_backend
+@each_kernel
+@pytest.mark.parametrize("name", ["double", "single"])
+@pytest.mark.parametrize("square", [True, False], ids=["square", "rectangular"])
+def test_gradients_agree_with_autograd_through_the_definition(
+    contestant: Contestant, kernel: Kernel, name: str, square: bool
+) -> None:
+    x1, x2, u, v = gradient_problem(square)
+    matrix = bind(contestant, kernel, x1, x2, name)
+    gradients, in_x1, in_x2 = matrix.bilinear_gradient(u, v, True)
+    assert list(gradients) == [key for key, _ in kernel.named_parameters()]
+    assert (in_x2 is None) == square
+    computed = [*gradients.values(), *(g for g in (in_x1, in_x2) if g is not None)]
+    exact, magnitudes = gradients_by_definition(kernel, square)
+    tolerance = gradient_tolerance(
+        kernel, x1, x2, matrix.precision, expansion=contestant.expansion, run=contestant.run
+    )
+    for found, wanted, magnitude in zip(computed, exact, magnitudes, strict=True):
+        assert found.dtype == torch.float64
+        assert found.shape == wanted.shape
+        assert bool(((found - wanted).abs() <= tolerance * magnitude).all())
+
+
+# Kernels whose derivatives have one sign, so that weights without signs give the sum without signs.
+MONOTONE: dict[str, Kernel] = {
+    "rbf": 2.0 * RBF(lengthscale=torch.linspace(3.0, 6.0, 20)),
+    "matern12": 0.5 * Matern(0.5, lengthscale=5.0),
+    "matern32": Matern(1.5, lengthscale=torch.linspace(3.0, 6.0, 20)),
+    "matern52": Matern(2.5, lengthscale=4.0),
+    "rational_quadratic": RationalQuadratic(alpha=300.0, lengthscale=4.0),
+    "sum and product": 0.5 * RBF(4.0) * RationalQuadratic(alpha=0.6, lengthscale=6.0)
+    + 0.2 * Matern(0.5, lengthscale=[1.0, 2.0], active_dims=[3, 7]),
+}
+
+
+@each_backend
+@pytest.mark.parametrize("kernel", MONOTONE.values(), ids=MONOTONE.keys())
+@each_mode
+def test_products_with_many_features_and_outliers_stay_within_the_bound(
+    contestant: Contestant, kernel: Kernel, name: str, store: bool
+) -> None:
+    x1, x2, v = with_outliers(120, 20), with_outliers(290, 20, seed=1), random(290, 4, seed=2)
+    square = bind(contestant, kernel, x2, None, name, store)
+    assert_product_is_right(contestant, square, kernel, x2, None, v)
+    rectangular = bind(contestant, kernel, x1, x2, name, store)
+    assert_product_is_right(contestant, rectangular, kernel, x1, x2, v)
+
+
+@each_backend
+@pytest.mark.parametrize("kernel", MONOTONE.values(), ids=MONOTONE.keys())
+@pytest.mark.parametrize("name", ["double", "single"])
+def test_gradients_with_many_features_and_outliers_agree_with_the_reference_in_double(
+    contestant: Contestant, kernel: Kernel, name: str
+) -> None:
+    x1, x2 = with_outliers(120, 20), with_outliers(290, 20, seed=1)
+    for points in ((x2, None), (x1, x2)):
+        u, v = random(len(points[0]), 3, seed=3), random(290, 3, seed=4)
+        found, _, _ = bind(contestant, kernel, *points, name).bilinear_gradient(u, v, False)
+        reference = bind(Contestant("reference", ReferenceBackend()), kernel, *points, "double")
+        wanted, _, _ = reference.bilinear_gradient(u, v, False)
+        magnitudes, _, _ = reference.bilinear_gradient(u.abs(), v.abs(), False)
+        # As `gradient_tolerance`, but where points coincide what the expansion loses is not relative: up to
+        # (f + 8) 2 Z^2 = 28 * 64 roundings of r^2, times a slope of at most the amplitude / parameter.
+        c = Precision.resolve(name).vectors.unit_roundoff
+        lost = 28 * 64 * kernel.amplitude(x2) * (u.abs() @ v.abs().T).sum() if contestant.expansion else 0.0
+        for key, parameter in kernel.named_parameters():
+            error = (found[key] - wanted[key]).abs()
+            limit = (8 + 28 + 32 * contestant.run) * magnitudes[key].abs() + lost / parameter.value
+            assert bool((error <= c * limit).all()), f"{key}: {(error / limit / c).max().item():.3g} bounds"
+
+
+@each_backend
+@pytest.mark.parametrize(
+    ("n", "kernel"),
+    [
+        (1, "rbf"),
+        (2, "matern12"),
+        (255, "nested"),
+        (256, "rational_quadratic"),
+        (257, "matern32"),
+        (258, "rbf"),
+        (513, "sum"),
+        (700, "matern52"),
+    ],
+)
+@pytest.mark.parametrize("name", ["double", "single", "half"])
+def test_products_stay_within_the_bound_whatever_blocks_the_points_fill(
+    contestant: Contestant, n: int, kernel: str, name: str
+) -> None:
+    x, v = with_outliers(n, 3), random(n, 7, seed=1)
+    for store in (False, True):
+        square = bind(contestant, KERNELS[kernel], x, None, name, store)
+        assert_product_is_right(contestant, square, KERNELS[kernel], x, None, v)
+        rectangular = bind(contestant, KERNELS[kernel], x[: 1 + n // 2], x, name, store)
+        assert_product_is_right(contestant, rectangular, KERNELS[kernel], x[: 1 + n // 2], x, v)
+
+
+@each_backend
+@pytest.mark.parametrize("name", ["half", "bfloat16"])
+def test_covariances_that_the_format_rounds_to_zero_are_zero_stored_or_not(
+    contestant: Contestant, name: str
+) -> None:
+    kernel = 4.0 * Matern(0.5)
+    edge = kernel.support(Precision.resolve(name).inputs).item()
+    x = torch.tensor([[0.0], [0.9 * edge], [1.1 * edge]], dtype=torch.float64)
+    for store in (False, True):
+        block = bind(contestant, kernel, x, None, name, store).block(None, None)
+        assert block[0, 2] == 0.0
+        assert block[0, 1] > 0.0 or name == "bfloat16"  # whose edge is among the denormals of single
+
+
+@each_backend
+@pytest.mark.parametrize("name", ["half", "bfloat16"])
+def test_stored_sixteen_bit_entries_are_numbers_of_the_format(contestant: Contestant, name: str) -> None:
+    x = random(30, 2)
+    matrix = bind(contestant, RBF(), x, None, name, store=True)
+    dtype = Precision.resolve(name).entries.dtype
+    assert matrix.storage == f"stored {str(dtype).removeprefix('torch.')}"
+    block = matrix.block(None, None)
+    assert torch.equal(block, block.to(dtype).to(block.dtype))
+
+
+@each_backend
+@pytest.mark.parametrize("name", ["double", "single", "half", "bfloat16"])
+@pytest.mark.parametrize(("n", "m", "t"), [(0, 5, 2), (5, 0, 2), (0, 0, 1), (1, 1, 1), (4, 3, 0)])
+def test_empty_and_single_rows_work(contestant: Contestant, name: str, n: int, m: int, t: int) -> None:
+    kernel = RBF() + Linear()
+    x1, x2 = random(n, 2), random(m, 2, seed=1)
+    matrix = bind(contestant, kernel, x1, x2, name)
+    assert_product_is_right(contestant, matrix, kernel, x1, x2, random(m, t, seed=2))
+    square = bind(contestant, kernel, x1, None, name)
+    assert_product_is_right(contestant, square, kernel, x1, None, random(n, t, seed=2))
+    gradients, in_x1, in_x2 = matrix.bilinear_gradient(random(n, t), random(m, t), True)
+    assert in_x1 is not None
+    assert in_x2 is not None
+    assert in_x1.shape == x1.shape
+    assert in_x2.shape == x2.shape
+    assert gradients.keys() == dict(kernel.named_parameters()).keys()
+
+
+@each_backend
+@pytest.mark.parametrize("name", ["double", "single", "half", "bfloat16"])
+def test_a_constant_offset_of_the_points_costs_nothing(contestant: Contestant, name: str) -> None:
+    # 2^12 + multiples of 2^-10 are exact in single, so that the shifted points are the same points.
+    x = (random(40, 2) * 2.0**10).round() / 2.0**10
+    v = random(40, 2, seed=1)
+    for points in (x + 2.0**12, (x + 2.0**12).float()):
+        matrix = bind(contestant, RBF(), points, None, name)
+        assert_product_is_right(contestant, matrix, RBF(), x, None, v)
+
+
+@each_backend
+@given(
+    n=st.integers(1, 40),
+    m=st.integers(1, 40),
+    d=st.integers(1, 6),
+    t=st.integers(1, 9),
+    magnitude=st.sampled_from([1e-6, 1e-2, 1.0, 30.0]),
+    scale=st.sampled_from([1e-6, 1.0, 1e6]),
+    kernel=st.sampled_from([RBF(), Matern(0.5), Matern(1.5), Matern(2.5), RationalQuadratic(2.0), Linear()]),
+    mode=st.sampled_from(MODES),
+    square=st.booleans(),
+)
+def test_products_stay_within_the_bound_for_any_shape_and_magnitude(
+    contestant: Contestant,
+    n: int,
+    m: int,
+    d: int,
+    t: int,
+    magnitude: float,
+    scale: float,
+    kernel: Kernel,
+    mode: tuple[str, bool],
+    square: bool,
+) -> None:
+    x1, x2 = magnitude * random(n, d), None if square else magnitude * random(m, d, seed=1)
+    scaled = scale * kernel
+    matrix = bind(contestant, scaled, x1, x2, *mode)
+    v = random(n if square else m, t, seed=2) * 10.0 ** random(1, t, seed=3)
+    assert_product_is_right(contestant, matrix, scaled, x1, x2, v)
+
+
+@each_backend
+@given(seed=st.integers(0, 10**6), data=st.data())
+def test_products_of_random_compositions_stay_within_the_bound(
+    contestant: Contestant, seed: int, data: st.DataObject
+) -> None:
+    leaves = st.sampled_from(
+        [RBF(0.7), Matern(0.5), Matern(2.5, 2.0), RationalQuadratic(), Linear(), Periodic(2.0)]
+    )
+    extras = st.sampled_from([Constant(0.4), White(0.3)])
+    kernel = data.draw(
+        st.recursive(
+            leaves | extras,
+            lambda inner: (
+                st.tuples(inner, inner).map(lambda pair: pair[0] + pair[1])
+                | st.tuples(inner, inner).map(lambda pair: pair[0] * pair[1])
+                | st.tuples(st.sampled_from([0.1, 5.0]), inner).map(math.prod)
+            ),
+            max_leaves=5,
+        )
+    )
+    x, v = random(20, 2, seed=seed), random(20, 3, seed=seed + 1)
+    for name in ("double", "single", "half"):
+        matrix = bind(contestant, kernel, x, None, name)
+        assert_product_is_right(contestant, matrix, kernel, x, None, v)
