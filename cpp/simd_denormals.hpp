@@ -1,5 +1,5 @@
 // Flushes denormal numbers to zero while in scope: with many features most covariances underflow, and arithmetic on
-// denormals is up to a hundred times slower. The thread's mode is restored on leaving.
+// denormals is many times slower. The thread's mode is restored on leaving.
 #pragma once
 
 #include <cstdint>
