@@ -94,7 +94,7 @@ class KernelOperator:
                 "`noise` belongs to the diagonal of a square operator; leave out `noise` or `x2`."
             )
 
-    def _bind(self, precision: Precision) -> KernelMatrix:
+    def _bind(self, precision: Precision, storage: str | None = None) -> KernelMatrix:
         """The matrix of the backend, once its scaled features are known to stay in range."""
         with torch.no_grad():
             check_range(self._kernel, [self._x1] if self._x2 is None else [self._x1, self._x2], precision)
@@ -105,7 +105,7 @@ class KernelOperator:
                 self._noise,
                 backend=self._backend,
                 precision=precision,
-                storage=self._options["storage"],
+                storage=storage or self._options["storage"],
                 memory_limit=self._options["memory_limit"],
             )
             return self._backend.bind(
@@ -157,10 +157,10 @@ class KernelOperator:
         """Either "on_the_fly" or "stored" with a dtype."""
         return self._matrix.storage
 
-    def with_precision(self, precision: str | Precision) -> KernelOperator:
-        """The same operator, on the same points, on another rung."""
+    def with_precision(self, precision: str | Precision, *, storage: str | None = None) -> KernelOperator:
+        """The same operator, on the same points, on another rung; `storage` differs for that rung alone."""
         other = copy.copy(self)
-        other._matrix = other._bind(Precision.resolve(precision))
+        other._matrix = other._bind(Precision.resolve(precision), storage)
         return other
 
     def __matmul__(self, v: ArrayLike) -> Array:

@@ -1,0 +1,1 @@
+"""What low precision does to kernel matrices and to solving with them."""

@@ -1,0 +1,24 @@
+"""Linear solvers that stay right in low precision."""
+
+from halfgp.solvers.alternating import alternating_projection
+from halfgp.solvers.base import Climb, ConvergenceWarning, SolveResult, Status
+from halfgp.solvers.cg import cg
+from halfgp.solvers.lanczos import LanczosResult, lanczos
+from halfgp.solvers.minres import minres
+from halfgp.solvers.quadrature import LogDeterminant, log_determinant
+from halfgp.solvers.refine import refine
+
+__all__ = [
+    "Climb",
+    "ConvergenceWarning",
+    "LanczosResult",
+    "LogDeterminant",
+    "SolveResult",
+    "Status",
+    "alternating_projection",
+    "cg",
+    "lanczos",
+    "log_determinant",
+    "minres",
+    "refine",
+]

@@ -1,0 +1,144 @@
+"""What every solver returns: the solution, how it ended, what it cost, and its true residual."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from halfgp.data import Array
+from halfgp.errors import HalfGPWarning, InputError
+
+
+class ConvergenceWarning(HalfGPWarning):
+    """A solve ended above its tolerance; the message names the likely cause and the remedy."""
+
+
+class Status(str, Enum):
+    """How a solve, or one column of it, ended."""
+
+    CONVERGED = "converged"
+    MAX_ITERATIONS = "max_iterations"
+    STAGNATED = "stagnated"
+    BREAKDOWN = "breakdown"
+    NONFINITE = "nonfinite"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+# The first of these that any column has is the status of the whole.
+SEVERITY = (Status.NONFINITE, Status.BREAKDOWN, Status.STAGNATED, Status.MAX_ITERATIONS, Status.CONVERGED)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """One step up the ladder of precisions.
+
+    Attributes:
+        iteration: after which it happened.
+        source: the rung left.
+        target: the rung taken.
+        reason: "curvature", "gap", "stagnation", "divergence" or "nonfinite".
+    """
+
+    iteration: int
+    source: str
+    target: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """The outcome of a solve, with t columns.
+
+    Attributes:
+        solution: (n,) or (n, t), in the library and dtype of the right-hand side.
+        status: of the worst column.
+        column_status: of each column.
+        iterations: until the last column stopped.
+        passes: products with the matrix, residual checks included, each counted once.
+        passes_by_precision: the same by the name of the rung.
+        residual_norms: (t,) true relative residuals |b - A x| / |b|, with A in double as given.
+        history: (iterations, t) relative residuals of the recurrence.
+        precision: the rung at the end.
+        climbs: when the solve changed rungs, and why.
+        tol: what was asked for.
+        shifts: (s,) of a multi-shift solve, whose solution is (s, n, t) and whose residuals (s, t); or None.
+    """
+
+    solution: Array
+    status: Status
+    column_status: tuple[Status, ...]
+    iterations: int
+    passes: int
+    passes_by_precision: dict[str, int]
+    residual_norms: Array
+    history: Array
+    precision: str
+    climbs: tuple[Climb, ...]
+    tol: float
+    shifts: tuple[float, ...] | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether every column is within the tolerance."""
+        return self.status is Status.CONVERGED
+
+    def __str__(self) -> str:
+        worst = float(np.max(np.asarray(self.residual_norms), initial=0.0))
+        passes = ", ".join(f"{count} {name}" for name, count in self.passes_by_precision.items())
+        lines = [
+            f"{self.status}: true residual {worst:.2e} (worst of {len(self.column_status)}),"
+            f" tolerance {self.tol:.0e}",
+            f"{self.iterations} iterations, {self.passes} passes" + (f" ({passes})" if passes else ""),
+        ]
+        lines += [
+            f"climbed from {step.source} to {step.target} after {step.iteration} iterations: {step.reason}"
+            for step in self.climbs
+        ]
+        counts = Counter(self.column_status)
+        if len(counts) > 1:
+            lines.append(", ".join(f"{count} {status}" for status, count in counts.items()))
+        return "\n".join(lines)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the recurrence history, the tolerance, the climbs and the true residuals; needs matplotlib.
+
+        Args:
+            axes: matplotlib axes to draw into; new ones if None.
+
+        Returns:
+            The axes.
+        """
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots()[1] if axes is None else axes
+        history = np.asarray(self.history)
+        axes.semilogy(np.arange(1, len(history) + 1), history, lw=1)
+        axes.axhline(self.tol, color="0.6", ls="--", label="tolerance")
+        for step in self.climbs:
+            axes.axvline(step.iteration, color="0.8", label=f"to {step.target}")
+        ends = np.full(len(np.ravel(self.residual_norms)), len(history))
+        axes.semilogy(ends, np.ravel(self.residual_norms), "k_", label="true residual")
+        axes.set_xlabel("iteration")
+        axes.set_ylabel("relative residual")
+        axes.legend()
+        return axes
+
+
+def worst(statuses: Sequence[Status]) -> Status:
+    """The status of a whole from those of its columns."""
+    return next((status for status in SEVERITY if status in statuses), Status.CONVERGED)
+
+
+def check_tolerance(tol: float, max_iterations: int) -> None:
+    """Raise unless the tolerance is a positive number and the iterations a count."""
+    if not 0.0 < tol < float("inf"):
+        raise InputError(f"`tol` must be a positive finite number; got {tol!r}. It is relative: 1e-2, say.")
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
+        raise InputError(f"`max_iterations` must be a non-negative integer; got {max_iterations!r}.")

@@ -1,0 +1,106 @@
+"""Conjugate gradients for many right-hand sides, on a ladder of precisions, with residuals that are true."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from halfgp.data import ArrayLike, Vectors, as_vectors
+from halfgp.errors import InputError
+from halfgp.precision import Precision
+from halfgp.preconditioners import Preconditioner, PreconditionerConfig
+from halfgp.solvers.advice import advice
+from halfgp.solvers.base import ConvergenceWarning, SolveResult, check_tolerance
+from halfgp.solvers.controller import Callback, Controller, Options
+from halfgp.solvers.ladder import Ladder
+from halfgp.solvers.reorthogonalise import window_of
+from halfgp.solvers.system import System, as_system
+
+
+def cg(
+    A: Any,
+    b: ArrayLike,
+    *,
+    preconditioner: Preconditioner | PreconditionerConfig | None = None,
+    x0: ArrayLike | None = None,
+    tol: float = 1e-2,
+    max_iterations: int = 1000,
+    inner_product: str = "auto",
+    reorthogonalise: bool | int = True,
+    precision: str | Precision = "auto",
+    callback: Callback | None = None,
+) -> SolveResult:
+    """Solve A x = b for a symmetric positive definite A known by its products.
+
+    By default the solve starts on the lowest rung of precision that rho and the tolerance allow, tests
+    convergence on the true residual, b - A x with A in double as given, and climbs where the rung does not
+    serve. With `precision="half"` it is the paper's stable method, Algorithm 2 as corrected; with
+    `inner_product="direct", reorthogonalise=False` beside it, the standard method in half, which fails.
+
+    Args:
+        A: one of our operators, a torch tensor, NumPy array, SciPy sparse matrix or `LinearOperator`,
+            anything with shape and `@`, or a pair (callable, n).
+        b: (n,) or (n, t).
+        preconditioner: a recipe such as `PivotedCholesky(rank=100)`, or anything with `solve(v)`.
+        x0: where to start, of the shape of b; costs one pass in double.
+        tol: largest true relative residual |b - A x| / |b| of any column.
+        max_iterations: in total, on all rungs.
+        inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,
+            where it matters, otherwise "direct".
+        reorthogonalise: against every earlier residual (True), none (False), or so many of the latest.
+        precision: "auto" for the ladder, or one rung to stay on.
+        callback: called as callback(iteration, residuals) with the recurrence's relative residuals (t,).
+
+    Returns:
+        A `SolveResult`. One `ConvergenceWarning` if a column is not within the tolerance.
+
+    An iteration costs one product and O(n t (k + rank)) around it, k being the iterations so far; memory
+    4 n t k bytes, at most a gibibyte. Zero right-hand sides and exact starts return at once.
+    """
+    check_tolerance(tol, max_iterations)
+    if inner_product not in ("auto", "log", "direct"):
+        raise InputError(f'`inner_product` must be "log", "direct" or "auto"; got {inner_product!r}.')
+    system = as_system(A)
+    vectors = as_vectors(b, "b", system.size, system.device, float("inf"))
+    window = window_of(reorthogonalise)
+    ladder = Ladder(system, precision)
+    built = build_preconditioner(preconditioner, system)
+    paper = ladder.fixed and ladder.system.precision.is_sixteen_bit
+    if inner_product == "auto":
+        inner_product = "log" if paper else "direct"
+    options = Options(tol, max_iterations, inner_product, window, paper, callback)
+    start = None if x0 is None else _start(x0, vectors, system)
+    with torch.no_grad():
+        controller = Controller(ladder, built, vectors.values, options)
+        controller.run(start)
+        result = controller.result(vectors)
+    if not result.converged:
+        warnings.warn(advice(result, ladder, built), ConvergenceWarning, stacklevel=2)
+    return result
+
+
+def _start(x0: ArrayLike, vectors: Vectors, system: System) -> Tensor:
+    start = as_vectors(x0, "x0", system.size, system.device, float("inf")).values
+    if start.shape != vectors.values.shape:
+        raise InputError(
+            f"`x0` must have the shape of `b`, {tuple(vectors.values.shape)}; got {tuple(start.shape)}."
+        )
+    return start
+
+
+def build_preconditioner(preconditioner: Any, system: System) -> Preconditioner | None:
+    """The preconditioner itself, or what a recipe makes of the system."""
+    if preconditioner is None:
+        return None
+    if hasattr(preconditioner, "solve"):
+        return cast(Preconditioner, preconditioner)
+    if hasattr(preconditioner, "build"):
+        built: Preconditioner = preconditioner.build(system)
+        return built
+    raise InputError(
+        "`preconditioner` must be None, a recipe such as `PivotedCholesky()`, or have a method `solve`; got"
+        f" {type(preconditioner).__name__}."
+    )

@@ -1,0 +1,245 @@
+"""The decisions of a solve: when to look at the true residual, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfgp.data import Vectors
+from halfgp.preconditioners import Preconditioner
+from halfgp.solvers.base import SolveResult, Status
+from halfgp.solvers.best import Best
+from halfgp.solvers.gap import GapMonitor
+from halfgp.solvers.ladder import CONTRACTION, DIVERGENCE, OVERTAKEN, PROGRESS, Ladder
+from halfgp.solvers.recurrence import Arithmetic, Recurrence
+from halfgp.solvers.system import column_major
+
+Callback = Callable[[int, Tensor], object]
+READ_EVERY = 5  # iterations between readings of the gap
+SAFETY = 1.25  # of the gap, which is read off a sample
+REST = 3  # iterations that a correction on the space so far has to last, or it does not help
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller of `cg` asked for; `paper` is a fixed 16-bit precision, where nothing is repaired."""
+
+    tol: float
+    max_iterations: int
+    inner_product: str
+    window: int | None
+    paper: bool
+    callback: Callback | None
+
+
+class Controller:
+    """Phases of the recurrence, a true residual after each, and a verdict for every column in the end.
+
+    Columns are numbered as in b: `open` ones have no verdict yet, `held` ones are in the recurrence, of which
+    `active` ones still move. Each column is scaled by a power of two, so that thresholds see numbers near 1.
+    `best` and its true residual change only for the better.
+    """
+
+    def __init__(
+        self, ladder: Ladder, preconditioner: Preconditioner | None, b: Tensor, options: Options
+    ) -> None:
+        self._ladder, self._preconditioner, self._options = ladder, preconditioner, options
+        self._best = Best(ladder, b, options.tol)
+        # No verdict yet; a zero column has its solution.
+        self._status = [None if norm > 0 else Status.CONVERGED for norm in self._best.norms.tolist()]
+        self._iterates = self._best.x.clone()
+        self._gap = torch.zeros_like(self._best.norms)
+        self._known = self._best.relative.clone()
+        self._lowest = self._best.relative.clone()
+        self._history: list[Tensor] = []
+        self._iteration = 0
+        self._monitor: GapMonitor | None = None
+
+    def run(self, x0: Tensor | None) -> None:
+        """Until every column has a verdict."""
+        if x0 is not None and len(self._open()):
+            self._iterates = column_major(x0) / self._best.scale
+            self._best.forget()
+            self._look()
+        if not len(self._open()):
+            return
+        if self._ladder.wide.has_rows and not self._options.paper:
+            self._monitor = GapMonitor(self._ladder.wide, self._best.b)
+        self._ladder.start(self._monitor, self._options.tol)
+        self._restart()
+        while len(self._open()):
+            self._decide(self._phase())
+
+    def result(self, vectors: Vectors) -> SolveResult:
+        """The outcome, in the library and dtype of the right-hand side."""
+        endings = [status or Status.MAX_ITERATIONS for status in self._status]
+        return self._best.result(vectors, endings, self._history)
+
+    def _open(self) -> Tensor:
+        return torch.tensor([j for j, status in enumerate(self._status) if status is None], dtype=torch.long)
+
+    def _restart(self) -> None:
+        """A new recurrence for the open columns, from their best iterates."""
+        self._held = self._open()
+        self._active = self._live = torch.ones(len(self._held), dtype=torch.bool)
+        self._offending = torch.zeros_like(self._active)
+        options, system = self._options, self._ladder.system
+        standard = options.inner_product == "direct" and options.window == 0
+        self._corrected = self._iteration
+        self._recurrence = Recurrence(
+            system,
+            self._preconditioner,
+            arithmetic=Arithmetic.of(system.precision, options.paper, standard),
+            inner_product=options.inner_product,
+            window=options.window,
+            x=column_major(self._best.x[:, self._held]),
+            r=column_major(self._best.r[:, self._held]),
+        )
+        self._gap[self._held] = 0.0
+
+    def _phase(self) -> str:
+        """Iterate until a true residual is wanted; returns why."""
+        while self._iteration < self._options.max_iterations:
+            if not self._recurrence.is_finite:
+                return "nonfinite"
+            self._live = self._active
+            self._ladder.passes[self._ladder.name] += 1
+            self._offending = self._recurrence.step(self._active)
+            if bool(self._offending.any()):
+                return "curvature" if self._recurrence.curvature_is_finite else "nonfinite"
+            self._iteration += 1
+            event = self._observe()
+            if event:
+                return event
+        return "limit"
+
+    def _observe(self) -> str:
+        """What an iteration showed: a reason to look at the true residual, or ""."""
+        recurrence, tol = self._recurrence, self._options.tol
+        known = self._best.size(recurrence.r, self._held)
+        self._record(known)
+        self._offending = self._active & ~known.isfinite()
+        if bool(self._offending.any()):
+            return "nonfinite"
+        claims = bool((self._active & (known <= tol)).any())
+        if self._monitor is not None and (claims or self._iteration % READ_EVERY == 0):
+            reading = self._monitor.gap(recurrence.x, recurrence.r, self._held)
+            self._gap[self._held] = SAFETY * reading / self._best.norms[self._held]
+        gap = self._gap[self._held]
+        self._active = self._active & (torch.hypot(known, gap) > tol)
+        if not bool(self._active.any()):
+            return "claim"
+        if self._options.paper:
+            return ""
+        if bool((self._active & (gap > OVERTAKEN * known)).any()):
+            return "overtaken"
+        if bool((self._active & (recurrence.stray > OVERTAKEN)).any()) and not self._correct():
+            return "overtaken"
+        self._shrink()
+        return ""
+
+    def _record(self, known: Tensor) -> None:
+        if self._options.paper:
+            # Nothing is repaired there, so what is looked at in the end is where the recurrence was lowest.
+            lower = known < self._lowest[self._held]
+            self._lowest[self._held] = torch.where(lower, known, self._lowest[self._held])
+            kept = torch.where(lower, self._recurrence.x, self._iterates[:, self._held])
+            self._iterates[:, self._held] = kept
+        self._known = self._known.clone()
+        self._known[self._held] = known
+        self._history.append(self._known)
+        if self._options.callback is not None:
+            self._options.callback(self._iteration, self._known)
+
+    def _correct(self) -> bool:
+        """Solve on the space so far what its directions no longer see of the residual: no pass over A."""
+        if not self._recurrence.can_replace or self._iteration - self._corrected < REST:
+            return False
+        self._shrink(everything=True)
+        self._corrected = self._iteration
+        self._recurrence.replace(self._recurrence.r)
+        return True
+
+    def _shrink(self, everything: bool = False) -> None:
+        """Take columns that stand still out of the product, once they are half of it."""
+        if bool(self._active.all()) or (not everything and 2 * int(self._active.sum()) > len(self._active)):
+            return
+        still = ~self._active
+        self._iterates[:, self._held[still]] = self._recurrence.x[:, still]
+        self._keep(self._active)
+
+    def _keep(self, which: Tensor) -> None:
+        """Only these of the held columns stay in the recurrence."""
+        self._recurrence.keep(which)
+        self._held, self._live = self._held[which], self._live[which]
+        self._active, self._offending = self._active[which], self._offending[which]
+
+    def _look(self) -> tuple[Tensor, Tensor]:
+        """The true residual (n, open) of open columns and its relative norms; converged ones are settled."""
+        columns = self._open()
+        r, relative = self._best.look(self._iterates[:, columns], columns)
+        self._settle(columns[~self._best.failing[columns]], Status.CONVERGED)
+        return r, relative
+
+    def _decide(self, event: str) -> None:
+        """After a phase: look, then end, climb, replace the residual, or begin again."""
+        before = self._best.relative.clone()
+        columns = self._open()
+        if not self._options.paper:
+            self._iterates[:, self._held] = self._recurrence.x
+        r, relative = self._look()
+        left = self._open()
+        if event == "limit":
+            self._settle(left, Status.MAX_ITERATIONS)
+        elif len(left) and event in ("curvature", "nonfinite"):
+            self._broken(event)
+        elif len(left) and self._options.paper:
+            self._settle(left, Status.STAGNATED)
+        elif len(left):
+            failing = torch.isin(columns, left)
+            reason = self._reason(left, relative[failing], before[left])
+            if reason and self._ladder.climb(self._iteration, reason):
+                self._restart()
+            elif reason in ("stagnation", "divergence"):
+                self._settle(left, Status.STAGNATED)
+            else:
+                self._go_on(left, r[:, failing])
+
+    def _reason(self, columns: Tensor, relative: Tensor, before: Tensor) -> str:
+        """Why this rung should be left, or "": true residuals now and at the last look, by column."""
+        if bool((relative > DIVERGENCE * before).any()):
+            return "divergence"
+        if bool((relative > PROGRESS * before).any()):
+            return "stagnation"
+        unknown = relative > OVERTAKEN**-1 * self._known[columns]
+        if bool((unknown & (relative > CONTRACTION * before)).any()):
+            return "gap"
+        return ""
+
+    def _go_on(self, left: Tensor, r: Tensor) -> None:
+        """Replace the residual by r (n, left) where the recurrence still knows every column that is left."""
+        if not self._recurrence.can_replace or not bool(torch.isin(left, self._held[self._live]).all()):
+            self._restart()
+            return
+        self._keep(torch.isin(self._held, left))
+        self._active = torch.ones_like(self._active)
+        self._corrected = self._iteration
+        self._recurrence.replace(r)
+        self._gap[self._held] = 0.0
+
+    def _broken(self, event: str) -> None:
+        """Climb; at the top, the columns that broke down end, and the others begin again."""
+        if not self._ladder.climb(self._iteration, event):
+            status = Status.BREAKDOWN if event == "curvature" else Status.NONFINITE
+            broken = self._held[self._offending] if bool(self._offending.any()) else self._held
+            self._settle(broken, status)
+        if len(self._open()):
+            self._restart()
+
+    def _settle(self, columns: Tensor, status: Status) -> None:
+        for j in columns.tolist():
+            if self._status[j] is None:
+                self._status[j] = status

@@ -1,0 +1,95 @@
+"""The ladder of precisions: where a solve starts, when it climbs, and what its passes cost."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from halfgp.errors import InputError
+from halfgp.precision import Precision
+from halfgp.solvers.base import Climb
+from halfgp.solvers.gap import GapMonitor
+from halfgp.solvers.system import System, rung_name
+
+PROGRESS = 0.9  # a check that shows more of the last residual than this has stagnated
+CONTRACTION = 0.1  # a rung must gain a digit between checks, or the next one is cheaper
+DIVERGENCE = 2.0  # times the best true residual
+OVERTAKEN = 0.5  # of the recurrence's residual: what it does not know of
+LARGEST_RHO = 0.25  # above it, refinement by rho / (1 - rho) gains less than half a digit
+
+
+class Ladder:
+    """The rungs a solve may use, the one it is on, and a count of the products on each.
+
+    Attributes:
+        system: the current rung.
+        wide: A in double, for true residuals.
+        passes: by the name of the rung.
+        climbs: so far.
+    """
+
+    def __init__(self, system: System, precision: str | Precision) -> None:
+        self.wide = system.with_precision("double")
+        self.passes: Counter[str] = Counter()
+        self.climbs: list[Climb] = []
+        self.fixed = precision != "auto"
+        if self.fixed:
+            chosen = system.with_precision(precision)
+            if chosen.precision.name != Precision.resolve(precision).name:
+                raise InputError(
+                    f"`precision={precision!r}` cannot be had from a matrix that is known by its products;"
+                    ' use "auto", or pass the matrix itself.'
+                )
+            self._rungs: tuple[Precision, ...] = (chosen.precision,)
+            self.system = chosen
+        else:
+            self._rungs = system.rungs()
+            self.system = system.with_precision(self._rungs[-1])
+        self._position = len(self._rungs) - 1
+
+    @property
+    def name(self) -> str:
+        """Of the current rung."""
+        return rung_name(self.system.precision)
+
+    @property
+    def at_top(self) -> bool:
+        """Whether there is nowhere to climb."""
+        return self._position == len(self._rungs) - 1
+
+    def start(self, monitor: GapMonitor | None, tol: float) -> None:
+        """Go to the lowest rung that pays.
+
+        A check that replaces the residual contracts by about rho = |E| / noise, E being the error of A on
+        the rung. A 16-bit rung pays if two checks reach the tolerance, rho² <= tol, for it is not much
+        faster than single; single pays as long as it contracts at all, rho <= 1/4, for double is much
+        slower. Without noise nothing is known of rho, and 16-bit rungs are left out.
+        """
+        if self.fixed or monitor is None:
+            return
+        noise = float(self.wide.noise.min())
+        for position, rung in enumerate(self._rungs):
+            if noise <= 0.0 and rung.is_sixteen_bit:
+                continue
+            limit = min(math.sqrt(tol), LARGEST_RHO) if rung.is_sixteen_bit else LARGEST_RHO
+            candidate = self.wide.with_precision(rung)
+            self.system, self._position = candidate, position
+            if noise <= 0.0 or monitor.perturbation(candidate) <= limit * noise:
+                return
+
+    def start_at(self, name: str) -> None:
+        """Go to the rung of that name, where there is a choice."""
+        for position, rung in enumerate(self._rungs):
+            if rung.name == name:
+                self.system, self._position = self.wide.with_precision(rung), position
+                return
+
+    def climb(self, iteration: int, reason: str) -> bool:
+        """Take the next rung, if there is one."""
+        if self.at_top:
+            return False
+        source = self.name
+        self._position += 1
+        self.system = self.wide.with_precision(self._rungs[self._position])
+        self.climbs.append(Climb(iteration, source, self.name, reason))
+        return True

@@ -1,0 +1,162 @@
+"""Lanczos tridiagonalisation of many starting vectors at once, re-orthogonalised, in any precision."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfgp.data import ArrayLike, as_vectors
+from halfgp.errors import InputError
+from halfgp.precision import DOUBLE, Precision
+from halfgp.solvers.recurrence import rounded
+from halfgp.solvers.reorthogonalise import Basis, window_of
+from halfgp.solvers.system import System, as_system, column_major, rung_name
+
+
+@dataclass(frozen=True)
+class LanczosResult:
+    """A Q = Q T + remainder, for each of t starting vectors.
+
+    Attributes:
+        diagonal: (steps, t) of T, float64.
+        off_diagonal: (steps, t) of T; the last row is the norm of the remainder.
+        lengths: (t,) steps before a column's space was exhausted; T beyond it is zero.
+        norms: (t,) of the starting vectors.
+        basis: (t, steps, n) in float32, or None if it was not asked for.
+        passes: products with A.
+        precision: the rung.
+    """
+
+    diagonal: Tensor
+    off_diagonal: Tensor
+    lengths: Tensor
+    norms: Tensor
+    basis: Tensor | None
+    passes: int
+    precision: str
+
+    def tridiagonal(self, column: int = 0) -> Tensor:
+        """T (k, k) of a column, as far as its space goes."""
+        k = int(self.lengths[column])
+        off = self.off_diagonal[: max(k - 1, 0), column]
+        return torch.diag(self.diagonal[:k, column]) + torch.diag(off, 1) + torch.diag(off, -1)
+
+    def ritz(self, column: int = 0) -> tuple[Tensor, Tensor]:
+        """Ritz values (k,) ascending, and the squared first components (k,) of their vectors.
+
+        With them, f(A)_vv ≈ |v|² Σ weight f(value): Gauss quadrature.
+        """
+        # NumPy's LAPACK is as good, and is the one that every platform's tests see.
+        values, vectors = np.linalg.eigh(self.tridiagonal(column).cpu().numpy())
+        return torch.from_numpy(values), torch.from_numpy(vectors[0] ** 2)
+
+
+def lanczos(
+    A: Any,
+    start: ArrayLike,
+    *,
+    steps: int = 50,
+    reorthogonalise: bool | int = True,
+    precision: str | Precision = "auto",
+    keep_basis: bool = False,
+) -> LanczosResult:
+    """Tridiagonalise a symmetric A from each starting vector.
+
+    Args:
+        A: as for `cg`.
+        start: (n,) or (n, t).
+        steps: products with A; fewer where the space of a vector is exhausted.
+        reorthogonalise: as for `cg`; without it Ritz values repeat.
+        precision: of the products; "auto" is single. Vectors are normalised in double and rounded once
+            to what the rung takes.
+        keep_basis: return Q.
+
+    Returns:
+        A `LanczosResult`. Costs `steps` passes, O(n t steps²) beside them, memory 4 n t steps bytes.
+    """
+    if steps < 1:
+        raise InputError(f"`steps` must be at least 1; got {steps}.")
+    system = as_system(A)
+    rung = Precision.resolve(precision) if precision != "auto" else Precision.resolve("single")
+    system = system.with_precision(rung)
+    vectors = as_vectors(start, "start", system.size, system.device, float("inf"))
+    window = None if keep_basis else window_of(reorthogonalise)
+    with torch.no_grad():
+        process = LanczosProcess(system, column_major(vectors.values), window)
+        for _ in range(min(steps, system.size)):
+            process.step()
+            if not bool(process.alive.any()):
+                break
+        return process.result(keep_basis)
+
+
+class LanczosProcess:
+    """The recurrence, one product a step.
+
+    Attributes:
+        q: the newest vectors (n, t), normalised; zero in columns whose space is exhausted.
+        alive: (t,) which columns still grow.
+        diagonal: rows (t,) of T so far.
+        off_diagonal: rows (t,), the norms of what came after.
+    """
+
+    def __init__(self, system: System, start: Tensor, window: int | None) -> None:
+        self._system = system
+        self._basis = None if window == 0 else Basis(system, window)
+        self.norms = system.dot(start, start).sqrt()
+        self.alive = self.norms > 0
+        self._lengths = torch.zeros(len(self.norms), dtype=torch.long)
+        self._size = torch.zeros_like(self.norms)  # of T, for telling a remainder from round-off
+        self._previous = torch.zeros_like(start)
+        self.q = self._normalised(start, self.norms)
+        self.diagonal: list[Tensor] = []
+        self.off_diagonal: list[Tensor] = []
+
+    def step(self) -> Tensor:
+        """Multiply, and append a row to T; returns the vectors (n, t) that were multiplied."""
+        q = self.q
+        w = self._system.matmul(q)
+        alpha = self._system.dot(q, w)
+        w = w.addcmul(q, alpha, value=-1.0)
+        if self.off_diagonal:
+            w = w.addcmul(self._previous, self.off_diagonal[-1], value=-1.0)
+        if self._basis is not None:
+            self._basis.append(q)
+            for _ in range(2):  # classical Gram-Schmidt is as good as modified, if done twice
+                w = w - self._basis.combine(self._basis.coefficients(w))
+        beta = self._system.dot(w, w).sqrt()
+        self._lengths += self.alive.cpu()
+        self._size = torch.maximum(self._size, alpha.abs() + beta)
+        noise = self._system.precision.products.eps * math.sqrt(self._system.size) * self._size
+        exhausted = beta <= noise
+        self.alive = self.alive & ~exhausted
+        beta = torch.where(self.alive, beta, 0.0)
+        self._previous, self.q = q, self._normalised(w, beta)
+        self.diagonal.append(alpha)
+        self.off_diagonal.append(beta)
+        return q
+
+    def result(self, keep_basis: bool) -> LanczosResult:
+        """What has been found so far."""
+        basis = self._basis.stacked() if keep_basis and self._basis is not None else None
+        return LanczosResult(
+            torch.stack(self.diagonal),
+            torch.stack(self.off_diagonal),
+            self._lengths,
+            self.norms,
+            basis,
+            len(self.diagonal),
+            rung_name(self._system.precision),
+        )
+
+    def _normalised(self, v: Tensor, norm: Tensor) -> Tensor:
+        """Unit vectors, rounded once to what the rung takes; zero where the column has ended."""
+        safe = torch.where(norm > 0, norm, 1.0)
+        unit = torch.where(self.alive, v / safe, 0.0)
+        fmt = self._system.precision.vectors
+        return unit if fmt == DOUBLE else rounded(unit, fmt)

@@ -1,0 +1,116 @@
+"""Every earlier residual, kept so that the next one can be made orthogonal to all of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from halfgp.errors import InputError
+from halfgp.solvers.system import System
+
+CHUNK = 32  # vectors per allocation
+MEMORY = 2**30  # bytes that "every earlier residual" may take before the oldest are dropped
+
+
+def window_of(reorthogonalise: bool | int) -> int | None:
+    """How many earlier residuals take part: 0 for False, a positive integer, or None for all of them."""
+    if reorthogonalise is True:
+        return None
+    if not isinstance(reorthogonalise, int) or reorthogonalise < 0:
+        raise InputError(
+            f"`reorthogonalise` must be True, False or a non-negative integer; got {reorthogonalise!r}."
+        )
+    return int(reorthogonalise)
+
+
+class Basis:
+    """Vectors (n, t), held in single, column by column, with the two products that Gram-Schmidt takes.
+
+    Single is enough whatever the rung: orthogonality to √eps of double keeps a Lanczos process as good as
+    exact. Memory is 4 n t bytes a vector; a product with all k takes O(n t k).
+
+    Attributes:
+        complete: whether nothing has been dropped since it began.
+    """
+
+    def __init__(self, system: System, window: int | None) -> None:
+        self._system = system
+        self._window = window
+        self._chunks: list[Tensor] = []
+        self._count = 0
+        self.complete = window is None
+
+    def __len__(self) -> int:
+        return min(self._count, self._capacity())
+
+    def append(self, v: Tensor) -> None:
+        """Keep the columns of v (n, t); the oldest go once the window or the memory is full."""
+        if self._window == 0:
+            return
+        if self._window is None:
+            limit = max(CHUNK, MEMORY // max(4 * v.numel(), 1))
+            if self._count >= limit:
+                self._window, self.complete = self._capacity(), False
+        if self._count >= self._capacity() and (self._window is None or self._capacity() < self._window):
+            size = CHUNK if self._window is None else min(CHUNK, self._window - self._capacity())
+            self._chunks.append(
+                torch.empty(v.shape[1], size, v.shape[0], dtype=torch.float32, device=v.device)
+            )
+        self._slot(self._count % self._capacity()).copy_(v.T)
+        self._count += 1
+
+    def withdraw(self) -> None:
+        """Forget the vector that was kept last."""
+        self._count -= 1
+
+    def coefficients(self, v: Tensor) -> Tensor:
+        """Inner products (k, t) of every kept vector with the columns of v (n, t), in float64."""
+        narrow = v.T.float()  # as the basis is held; what is lost is below its own rounding
+        parts = [
+            torch.stack([torch.mv(chunk[j], narrow[j]) for j in range(len(narrow))], dim=1)
+            for chunk in self._filled()
+        ]
+        if not parts:
+            return torch.zeros(0, v.shape[1], dtype=torch.float64, device=v.device)
+        return self._system.total(torch.cat(parts).double())
+
+    def combine(self, c: Tensor) -> Tensor:
+        """The combination (n, t) of kept vectors with coefficients c (k, t), column by column."""
+        narrow = c.float()
+        total: Tensor | None = None
+        start = 0
+        for chunk in self._filled():
+            part = narrow[start : start + chunk.shape[1]]
+            start += chunk.shape[1]
+            columns = torch.stack([torch.mv(chunk[j].T, part[:, j]) for j in range(chunk.shape[0])])
+            total = columns if total is None else total.add_(columns)
+        if total is None:
+            raise InputError("An empty basis has no combinations.")
+        return total.double().T
+
+    def stacked(self) -> Tensor:
+        """All vectors (t, k, n), oldest first as long as nothing was dropped."""
+        return torch.cat(self._filled(), dim=1)
+
+    def keep(self, columns: Tensor) -> None:
+        """Drop all but these columns."""
+        self._chunks = [chunk[columns] for chunk in self._chunks]
+
+    def _capacity(self) -> int:
+        return sum(chunk.shape[1] for chunk in self._chunks)
+
+    def _slot(self, i: int) -> Tensor:
+        for chunk in self._chunks:
+            if i < chunk.shape[1]:
+                return chunk[:, i]
+            i -= chunk.shape[1]
+        raise IndexError(i)
+
+    def _filled(self) -> list[Tensor]:
+        """The chunks, the last cut to what it holds."""
+        left, filled = len(self), []
+        for chunk in self._chunks:
+            if left > 0:
+                filled.append(chunk[:, :left])
+            left -= chunk.shape[1]
+        return filled

@@ -1,0 +1,321 @@
+"""One face for everything that can be multiplied: our operators, arrays, sparse matrices, callables."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from scipy.sparse.linalg import LinearOperator
+from torch import Tensor
+
+from halfgp.errors import InputError
+from halfgp.operators import KernelOperator
+from halfgp.precision import DOUBLE, SINGLE, Format, Precision
+
+Rung = Precision
+NO_NOISE = torch.zeros((), dtype=torch.float64)
+
+
+def rung_name(precision: Precision) -> str:
+    """The name of a rung: a 16-bit one says whether its entries are 16 bits too, or only its inputs."""
+    if not precision.is_sixteen_bit:
+        return precision.name
+    return f"{precision.name} {'entries' if precision.entries.bytes == 2 else 'inputs'}"
+
+
+def column_major(v: Tensor) -> Tensor:
+    """The same (n, t) in float64 with its columns contiguous: solvers work along columns."""
+    return v.double().T.contiguous().T
+
+
+def binary_scale(b: Tensor) -> Tensor:
+    """Powers of two (t,) that bring the largest entry of each column of b (n, t) to [1/2, 1); 1 for zero."""
+    largest = b.abs().amax(dim=0) if len(b) else b.new_zeros(b.shape[1])
+    exponent = torch.frexp(largest)[1].double()
+    return torch.where(largest > 0, torch.exp2(exponent), torch.ones_like(exponent))
+
+
+class System(ABC):
+    """A square symmetric matrix on one rung of precision.
+
+    Vectors are (n, t) float64 tensors, whatever the rung: rounding them is the solver's decision, so that it
+    can use the rounded vector everywhere.
+
+    Attributes:
+        size: n.
+        device: of the vectors.
+        precision: what its product is computed in.
+    """
+
+    size: int
+    device: torch.device
+    precision: Precision
+
+    @abstractmethod
+    def matmul(self, v: Tensor) -> Tensor:
+        """A v (n, t), column-major float64."""
+
+    @abstractmethod
+    def with_precision(self, precision: str | Precision) -> System:
+        """The same matrix on another rung."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, n)."""
+        return self.size, self.size
+
+    def rungs(self) -> tuple[Precision, ...]:
+        """Rungs that differ, cheapest first."""
+        return tuple(Precision.resolve(name) for name in ("half", "single", "double"))
+
+    def dot(self, u: Tensor, v: Tensor) -> Tensor:
+        """Inner products (t,) of the columns of u and v."""
+        products: Tensor = torch.linalg.vecdot(u.T, v.T)
+        return products
+
+    def gram(self, u: Tensor, v: Tensor) -> Tensor:
+        """The matrix u' v (s, t)."""
+        return u.double().T @ v.double()
+
+    def total(self, partial: Tensor) -> Tensor:
+        """A sum over all rows from one over the rows held here: the same, unless rows are sharded."""
+        return partial
+
+    @property
+    def noise(self) -> Tensor:
+        """Variances on the diagonal, () or (n,), where the matrix knows them; zero where not."""
+        return NO_NOISE
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether `rows` and `diagonal` can be asked for."""
+        return False
+
+    def rows(self, i: Tensor) -> Tensor:
+        """Rows (len(i), n)."""
+        raise InputError(
+            "This matrix is known by its products only, and rows were asked for: pass `preconditioner=None`,"
+            " one that is built, or the matrix itself."
+        )
+
+    def diagonal(self) -> Tensor:
+        """The diagonal (n,)."""
+        return self.rows(torch.arange(self.size)).diagonal()
+
+
+class OperatorSystem(System):
+    """One of our operators: it has rungs, inner products, rows and noise of its own."""
+
+    def __init__(self, operator: Any) -> None:
+        self._operator = operator
+        # A plain `KernelOperator` has all its rows here, and its own sums would copy column-major vectors.
+        self._is_whole = type(operator) is KernelOperator
+        self.size = operator.shape[0]
+        self.device = operator.device
+        self.precision = operator.precision
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """A v."""
+        return column_major(self._operator @ v)
+
+    def with_precision(self, precision: str | Precision) -> System:
+        """The same operator on another rung."""
+        if Precision.resolve(precision) == self.precision:
+            return self
+        # Double serves a few checks: to hold its entries would cost more than they do.
+        storage = "on_the_fly" if Precision.resolve(precision).name == "double" else None
+        return OperatorSystem(self._operator.with_precision(precision, storage=storage))
+
+    def rungs(self) -> tuple[Precision, ...]:
+        """With 16-bit entries only where the operator would hold such in memory."""
+        half, single, double = super().rungs()
+        unrounded = half.with_entries(SINGLE)
+        stored = self.precision == half
+        return (half, unrounded, single, double) if stored else (unrounded, single, double)
+
+    def dot(self, u: Tensor, v: Tensor) -> Tensor:
+        """Inner products from the operator, which may be sharded."""
+        if self._is_whole:
+            return super().dot(u, v)
+        return torch.as_tensor(self._operator.dot(u, v))
+
+    def gram(self, u: Tensor, v: Tensor) -> Tensor:
+        """Gram matrices from the operator, which may be sharded."""
+        if self._is_whole:
+            return super().gram(u, v)
+        return torch.as_tensor(self._operator.gram(u, v))
+
+    def total(self, partial: Tensor) -> Tensor:
+        """Through the operator's `total`, if it has one: a sharded operator must."""
+        reduce: Callable[[Tensor], Tensor] | None = getattr(self._operator, "total", None)
+        return partial if reduce is None else reduce(partial)
+
+    @property
+    def noise(self) -> Tensor:
+        """The operator's."""
+        return torch.as_tensor(self._operator.noise, dtype=torch.float64)
+
+    @property
+    def has_rows(self) -> bool:
+        """Yes."""
+        return True
+
+    def rows(self, i: Tensor) -> Tensor:
+        """Rows (len(i), n), noise included."""
+        return torch.as_tensor(self._operator.rows(i))
+
+    def diagonal(self) -> Tensor:
+        """The diagonal (n,), noise included."""
+        return torch.as_tensor(self._operator.diagonal())
+
+
+class DenseSystem(System):
+    """A dense matrix: entries are rounded to the rung's format, products are in single or double."""
+
+    def __init__(self, matrix: Tensor, precision: Precision) -> None:
+        self._given = matrix
+        self.size = matrix.shape[0]
+        self.device = matrix.device
+        self.precision = precision
+        self._entries = _rounded(matrix, precision.entries).to(precision.products.dtype)
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """A v."""
+        return column_major(self._entries @ v.to(self._entries.dtype))
+
+    def with_precision(self, precision: str | Precision) -> System:
+        """The matrix as given, rounded to another rung."""
+        precision = Precision.resolve(precision)
+        return self if precision == self.precision else DenseSystem(self._given, precision)
+
+    @property
+    def has_rows(self) -> bool:
+        """Yes."""
+        return True
+
+    def rows(self, i: Tensor) -> Tensor:
+        """Rows (len(i), n) of this rung."""
+        return self._entries[i]
+
+    def diagonal(self) -> Tensor:
+        """The diagonal (n,) of this rung."""
+        return self._entries.diagonal()
+
+
+class SparseSystem(System):
+    """A SciPy sparse matrix: entries are rounded to the rung's format, products are in single or double."""
+
+    def __init__(self, matrix: Any, precision: Precision) -> None:
+        self._given = matrix
+        self.size = matrix.shape[0]
+        self.device = torch.device("cpu")
+        self.precision = precision
+        self._entries = matrix.tocsr(copy=True)
+        data = _rounded(torch.from_numpy(np.asarray(matrix.tocsr().data)), precision.entries)
+        self._entries.data = data.to(precision.products.dtype).numpy()
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """A v."""
+        return column_major(torch.from_numpy(self._entries @ v.to(self.precision.products.dtype).numpy()))
+
+    def with_precision(self, precision: str | Precision) -> System:
+        """The matrix as given, rounded to another rung."""
+        precision = Precision.resolve(precision)
+        return self if precision == self.precision else SparseSystem(self._given, precision)
+
+    @property
+    def has_rows(self) -> bool:
+        """Yes."""
+        return True
+
+    def rows(self, i: Tensor) -> Tensor:
+        """Dense rows (len(i), n) of this rung."""
+        return torch.from_numpy(self._entries[i.numpy()].toarray())
+
+    def diagonal(self) -> Tensor:
+        """The diagonal (n,) of this rung."""
+        return torch.from_numpy(self._entries.diagonal())
+
+
+class CallableSystem(System):
+    """Known by its product only, so it has one rung, the format it computes in: double as far as we know."""
+
+    def __init__(
+        self, product: Callable[[Any], Any], size: int, library: str, precision: Precision | None = None
+    ) -> None:
+        self._product = product
+        self._library = library
+        self.size = size
+        self.device = torch.device("cpu")
+        self.precision = precision or Precision.resolve("double")
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """A v."""
+        result = self._product(v.contiguous().numpy() if self._library == "numpy" else v)
+        return column_major(torch.as_tensor(result))
+
+    def with_precision(self, precision: str | Precision) -> System:
+        """Itself: its precision is not ours to choose."""
+        return self
+
+    def rungs(self) -> tuple[Precision, ...]:
+        """One."""
+        return (self.precision,)
+
+
+def as_system(matrix: Any) -> System:
+    """Anything square that multiplies, as a `System`.
+
+    Args:
+        matrix: one of our operators, a torch tensor, a NumPy array, a SciPy sparse matrix or
+            `LinearOperator`, or a pair (callable, n) whose callable takes (n, t) tensors.
+
+    Raises:
+        InputError: not square, not finite, or nothing of the kind.
+    """
+    if isinstance(matrix, System):
+        return matrix
+    if isinstance(matrix, tuple) and len(matrix) == 2 and callable(matrix[0]):
+        return CallableSystem(matrix[0], int(matrix[1]), "torch")
+    shape = getattr(matrix, "shape", None)
+    if shape is None:
+        raise InputError(
+            "`A` must have a shape and `@`, or be a pair (callable, n);"
+            f" got {type(matrix).__name__}. Use `(A, n)` for a callable."
+        )
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise InputError(f"`A` must be square; got shape {tuple(shape)}.")
+    if hasattr(matrix, "with_precision") and hasattr(matrix, "dot"):
+        return OperatorSystem(matrix)
+    double = Precision.resolve("double")
+    if scipy.sparse.issparse(matrix):
+        sparse: Any = matrix
+        _check_entries(torch.from_numpy(np.asarray(sparse.tocsr().data)))
+        return SparseSystem(matrix, double)
+    if isinstance(matrix, LinearOperator):
+        return CallableSystem(matrix.matmat, shape[0], "numpy")
+    if isinstance(matrix, np.ndarray | Tensor):
+        dense = torch.as_tensor(matrix).detach()
+        _check_entries(dense)
+        return DenseSystem(dense, double)
+    return CallableSystem(matrix.__matmul__, shape[0], "torch")
+
+
+def _check_entries(entries: Tensor) -> None:
+    if entries.is_complex() or not bool(entries.isfinite().all()):
+        raise InputError("`A` must hold finite real numbers; got NaN, infinity or complex entries.")
+
+
+def _rounded(entries: Tensor, fmt: Format) -> Tensor:
+    """Entries rounded to a format, scaled by a power of two so that the largest is near 1: no overflow."""
+    wide = entries.double()
+    largest = float(wide.abs().max()) if wide.numel() else 0.0
+    if fmt == DOUBLE or largest == 0.0:
+        return wide
+    scale = 2.0 ** math.frexp(largest)[1]
+    return (wide / scale).to(fmt.dtype).double() * scale  # exact but for the one rounding to `fmt`

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from solvers.systems import columns, kernel_operator, smooth_operator, with_spectrum
+
+from halfgp.errors import InputError
+from halfgp.preconditioners import PivotedCholesky
+from halfgp.solvers import lanczos, log_determinant
+
+
+def test_all_eigenvalues_are_found_when_the_space_is_whole():
+    eigenvalues = torch.linspace(0.1, 2, 25, dtype=torch.float64)
+    result = lanczos(with_spectrum(eigenvalues), columns(25, 2), steps=25, precision="double")
+    for column in range(2):
+        torch.testing.assert_close(result.ritz(column)[0], eigenvalues, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["half", "single", "double"])
+def test_the_basis_is_orthonormal_in_every_precision(precision):
+    op = smooth_operator(150, noise=1e-2)
+    result = lanczos(op, columns(150, 2), steps=40, precision=precision, keep_basis=True)
+    for column in range(2):
+        q = result.basis[column, : int(result.lengths[column])].double()
+        torch.testing.assert_close(q @ q.T, torch.eye(len(q), dtype=torch.float64), rtol=0, atol=2e-6)
+
+
+def test_half_finds_the_large_eigenvalues():
+    op = kernel_operator(200)
+    exact = torch.linalg.eigvalsh(op.with_precision("double").to_dense())
+    values = lanczos(op, columns(200, 1), steps=60, precision="half").ritz()[0]
+    torch.testing.assert_close(values[-5:], exact[-5:], rtol=2e-3, atol=0)
+
+
+def test_without_reorthogonalisation_ritz_values_repeat():
+    a = with_spectrum(torch.cat([torch.logspace(-3, -1, 80), torch.tensor([1.0, 10.0])]))
+    kept = lanczos(a, columns(82, 1), steps=60, precision="single")
+    lost = lanczos(a, columns(82, 1), steps=60, precision="single", reorthogonalise=False)
+    assert int((kept.ritz()[0] > 5).sum()) == 1
+    assert int((lost.ritz()[0] > 5).sum()) > 1
+
+
+def test_an_exhausted_space_ends_early_and_its_neighbour_goes_on():
+    a = with_spectrum(torch.linspace(1, 2, 30))
+    vector = torch.linalg.eigh(a)[1][:, 4]
+    start = torch.stack([vector, columns(30, 1)[:, 0]], dim=1)
+    result = lanczos(a, start, steps=10, precision="double")
+    assert int(result.lengths[0]) <= 2
+    assert int(result.lengths[1]) == 10
+    assert bool(result.diagonal.isfinite().all())
+
+
+@pytest.mark.parametrize("precision", ["half", "single", "double", "auto"])
+def test_the_log_determinant_is_within_its_error(precision):
+    op = kernel_operator(300, noise=0.3)
+    exact = float(torch.logdet(op.with_precision("double").to_dense()))
+    estimate = log_determinant(op, probes=32, steps=40, precision=precision)
+    assert abs(estimate.value - exact) < 4 * estimate.standard_error
+    assert estimate.passes == 40
+
+
+def test_a_preconditioner_makes_the_log_determinant_precise():
+    op = smooth_operator(300, noise=1e-2)
+    exact = float(torch.logdet(op.with_precision("double").to_dense()))
+    plain = log_determinant(op, probes=8, steps=25)
+    better = log_determinant(op, probes=8, steps=25, preconditioner=PivotedCholesky(rank=60))
+    assert abs(better.value - exact) < 4 * better.standard_error + 1e-3
+    assert better.standard_error < 0.1 * plain.standard_error
+
+
+def test_an_indefinite_matrix_is_refused():
+    with pytest.raises(InputError, match="positive definite"):
+        log_determinant(with_spectrum(torch.linspace(-1, 1, 30)))
+
+
+def test_bad_counts_are_refused():
+    with pytest.raises(InputError, match="steps"):
+        lanczos(torch.eye(3), torch.ones(3), steps=0)
+    with pytest.raises(InputError, match="probes"):
+        log_determinant(torch.eye(3, dtype=torch.float64), probes=0)

@@ -1,0 +1,73 @@
+"""Each status is reached on purpose, with one warning that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from solvers.systems import columns, kernel_operator, smooth_operator, with_spectrum
+
+from halfgp.solvers import ConvergenceWarning, Status, cg
+
+
+def test_converged_has_no_warning():
+    assert cg(kernel_operator(50), columns(50, 1)).status is Status.CONVERGED
+
+
+def test_max_iterations_names_rank_and_iterations():
+    with pytest.warns(ConvergenceWarning, match=r"rank.*max_iterations") as caught:
+        result = cg(smooth_operator(), columns(200, 2), tol=1e-8, max_iterations=5)
+    assert len(caught) == 1
+    assert result.status is Status.MAX_ITERATIONS
+    assert result.iterations == 5
+    assert str(result.status) == "max_iterations"
+
+
+def test_breakdown_names_definiteness():
+    a = with_spectrum(torch.linspace(-1, 1, 40))
+    with pytest.warns(ConvergenceWarning, match=r"not positive definite.*minres"):
+        result = cg(a, columns(40, 2))
+    assert result.status is Status.BREAKDOWN
+    assert bool(torch.as_tensor(result.solution).isfinite().all())
+
+
+def test_stagnated_names_the_tolerance():
+    with pytest.warns(ConvergenceWarning, match="tolerance is below"):
+        result = cg(smooth_operator(noise=1e-6), columns(200, 1), tol=1e-16, precision="double")
+    assert result.status is Status.STAGNATED
+
+
+def test_half_alone_stagnates_above_what_it_allows_and_says_so():
+    op = kernel_operator(noise=1e-3)
+    with pytest.warns(ConvergenceWarning, match=r"half.*precision=\"auto\""):
+        result = cg(op, columns(200, 1), tol=1e-4, precision="half")
+    assert result.status in (Status.STAGNATED, Status.BREAKDOWN)
+    assert float(result.residual_norms.max()) > 1e-4
+
+
+def test_nonfinite_is_told_and_never_returned():
+    # A product beyond the range of half: the standard method overflows.
+    a = with_spectrum(torch.linspace(1, 3e4, 300))
+    with pytest.warns(ConvergenceWarning, match="overflowed"):
+        result = cg(a, 200 * torch.ones(300), precision="half", inner_product="direct", reorthogonalise=False)
+    assert result.status is Status.NONFINITE
+    assert bool(result.solution.isfinite().all())
+
+
+def test_a_callable_that_returns_nan_is_nonfinite():
+    with pytest.warns(ConvergenceWarning, match="not finite"):
+        result = cg((lambda v: v * torch.nan, 10), torch.ones(10))
+    assert result.status in (Status.NONFINITE, Status.BREAKDOWN)
+    assert bool(result.solution.isfinite().all())
+
+
+def test_columns_have_statuses_of_their_own():
+    a = torch.block_diag(
+        torch.eye(20, dtype=torch.float64), with_spectrum(torch.logspace(-8, 0, 60)).double()
+    )
+    b = torch.zeros(80, 2, dtype=torch.float64)
+    b[:20, 0] = 1
+    b[20:, 1] = columns(60, 1)[:, 0]
+    with pytest.warns(ConvergenceWarning):
+        result = cg(a, b, tol=1e-8, max_iterations=6)
+    assert result.column_status == (Status.CONVERGED, Status.MAX_ITERATIONS)
+    assert result.status is Status.MAX_ITERATIONS
