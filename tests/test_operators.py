@@ -287,3 +287,11 @@ def test_products_are_not_recorded() -> None:
     assert not (op @ torch.tensor(V, requires_grad=True)).requires_grad
     assert not op.to_dense().requires_grad
     assert not op.diagonal().requires_grad
+
+
+def test_the_nugget_is_noise_and_white() -> None:
+    assert operator(RBF() + White(0.5), X, noise=0.25).nugget.item() == pytest.approx(0.75)
+    noise = np.linspace(0.0, 1.0, len(X))
+    assert operator(RBF(), X, noise=noise).nugget.tolist() == pytest.approx(noise.tolist())
+    with pytest.raises(InputError, match="square"):
+        _ = operator(RBF(), X, X).nugget

@@ -143,6 +143,15 @@ class KernelOperator:
         return self._noise
 
     @property
+    def nugget(self) -> Tensor:
+        """What the diagonal has beyond the covariance of nearby points, noise and White: () or (n1,)."""
+        self._require_square("nugget")
+        with torch.no_grad():
+            kernel, x = self._kernel, self._x1.to(torch.float64)
+            white = kernel.diagonal(x) - kernel.diagonal(x, white=False)
+        return self._noise + (white[0] if len(white) and bool((white == white[0]).all()) else white)
+
+    @property
     def precision(self) -> Precision:
         """As used: `entries` is what they are really held in."""
         return self._matrix.precision

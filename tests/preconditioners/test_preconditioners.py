@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfgp import RBF, KernelOperator, Matern
+from halfgp import RBF, KernelOperator, Matern, White
 from halfgp.errors import InputError
 from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
 from halfgp.preconditioners.base import automatic_rank
@@ -134,3 +134,10 @@ def test_it_is_positive_definite_whatever_it_is_built_from(n, rank, noise, recip
     v = torch.randn(n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
     assert bool(((v * p.solve(v)).sum(0) > 0).all())
     assert np.isfinite(p.log_determinant())
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_white_is_noise_under_another_name(recipe):
+    plain = recipe(rank=12).build(operator(80, 0.1))
+    white = recipe(rank=12).build(operator(80, 0.0, kernel=RBF(lengthscale=1.0) + White(0.1)))
+    torch.testing.assert_close(dense(white, 80), dense(plain, 80), rtol=1e-9, atol=1e-9)

@@ -167,12 +167,8 @@ def kernel_part(operator: RowSource, own_noise: float | None) -> tuple[RowSource
     precision = getattr(operator, "precision", None)
     if precision is not None and precision.is_sixteen_bit:
         operator = operator.with_precision("single")  # type: ignore[attr-defined]
-    noise = torch.as_tensor(operator.noise if own_noise is None else own_noise, dtype=torch.float64)
-    points = getattr(operator, "x1", None)
-    if points is not None and own_noise is None:
-        kernel = operator.kernel.detached()  # type: ignore[attr-defined]
-        noise = noise + kernel.diagonal(points) - kernel.diagonal(points, white=False)
-        noise = noise[0] if bool((noise == noise[0]).all()) else noise
+    told = getattr(operator, "nugget", operator.noise) if own_noise is None else own_noise
+    noise = torch.as_tensor(told, dtype=torch.float64)
     if not bool((noise > 0).all()):
         raise InputError(
             f"A low-rank preconditioner needs positive noise; got {float(noise.min()):g}. Give the operator a"

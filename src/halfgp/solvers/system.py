@@ -157,8 +157,9 @@ class OperatorSystem(System):
 
     @property
     def noise(self) -> Tensor:
-        """The operator's."""
-        return torch.as_tensor(self._operator.noise, dtype=torch.float64)
+        """The operator's, White included where it tells."""
+        told = getattr(self._operator, "nugget", self._operator.noise)
+        return torch.as_tensor(told, dtype=torch.float64)
 
     @property
     def has_rows(self) -> bool:
