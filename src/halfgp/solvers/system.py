@@ -127,9 +127,10 @@ class OperatorSystem(System):
         """The same operator on another rung."""
         if Precision.resolve(precision) == self.precision:
             return self
-        # Double serves a few checks: to hold its entries would cost more than they do.
-        storage = "on_the_fly" if Precision.resolve(precision).name == "double" else None
-        return OperatorSystem(self._operator.with_precision(precision, storage=storage))
+        if Precision.resolve(precision).name == "double" and self._operator.storage != "on_the_fly":
+            # Double serves a few checks: to hold its entries would cost more than they do.
+            return OperatorSystem(self._operator.with_precision(precision, storage="on_the_fly"))
+        return OperatorSystem(self._operator.with_precision(precision))
 
     def rungs(self) -> tuple[Precision, ...]:
         """With 16-bit entries only where the operator would hold such in memory."""
