@@ -4,6 +4,8 @@ N = 20,000 standard normal points, RBF with lengthscale √d, t = 11 right-hand 
 Peers run in the same process, in turns with us. An entry rate is N² / seconds, symmetry used or not.
 With this lengthscale no entry is denormal, so that nobody needs `torch.set_flush_denormal`; on data with many
 entries near zero the peers are slower than here.
+The share of peak counts multiply-adds against float32's; 16-bit integers do two an instruction, so
+that half with many features can pass 100 %.
 
     python benchmarks/products.py                  everything; writes products.json and products.png (minutes)
     python benchmarks/products.py --quick          a smoke run on few points; prints only
