@@ -126,11 +126,14 @@ def test_a_signal_stops_a_rectangular_product_of_few_rows_and_many_columns_withi
 
 
 def test_ctrl_c_ends_a_long_product_within_a_second_and_the_operator_still_works() -> None:
+    # Tests started in the background of a shell ignore SIGINT, and Python follows: ask for it again.
     script = """
+    import signal
     import torch
     from halfgp import RBF, KernelOperator
     from halfgp.backends.cpu import CpuBackend
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     x = torch.randn(60_000, 9)
     operator = KernelOperator(RBF(3.0), x, precision="double", backend=CpuBackend("scalar"))
     few = KernelOperator(RBF(3.0), x[:300], precision="double", backend=CpuBackend("scalar"))
