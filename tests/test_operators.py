@@ -179,6 +179,15 @@ def test_inner_products_are_summed_in_double_in_the_library_of_the_vectors() -> 
     assert np.isnan(op.dot(np.array([np.nan]), np.array([1.0])))
 
 
+def test_inner_products_do_not_depend_on_how_the_vectors_lie_in_memory() -> None:
+    op = operator(RBF(), X)
+    rows = torch.tensor(V)
+    columns = rows.T.contiguous().T
+    for u, v in ((columns, columns), (rows, columns), (columns, rows)):
+        torch.testing.assert_close(op.dot(u, v), (u * v).sum(dim=0), rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(op.gram(u[:, :1], v), u[:, :1].T @ v, rtol=1e-14, atol=1e-14)
+
+
 @pytest.mark.parametrize("square", [True, False])
 def test_the_bilinear_gradient_is_that_of_autograd(square: bool) -> None:
     kernel = 2.0 * RBF([0.5, 1.0, 2.0]) * Periodic() + 0.5 * Linear() + White(0.3) + Constant(0.2)

@@ -180,15 +180,16 @@ class KernelOperator:
 
     def dot(self, u: ArrayLike, v: ArrayLike) -> Array:
         """Inner products (t,) of the columns of `u` and `v` (n, t), summed in float64; NaN passes through."""
-        left, right = as_vectors(u, "U", None, self.device), as_vectors(v, "V", None, self.device)
-        return right.restore((left.values.double() * right.values).sum(dim=0), torch.float64)
+        left, right = self._summands(u, "U"), self._summands(v, "V")
+        products = torch.linalg.vecdot(left.values.double().T, right.values.double().T)
+        return right.restore(products, torch.float64)
 
     def gram(self, u: ArrayLike, v: ArrayLike) -> Array:
         """The matrix u' v (s, t) of `u` (n, s) and `v` (n, t), summed in float64; NaN passes through."""
-        left, right = as_vectors(u, "U", None, self.device), as_vectors(v, "V", None, self.device)
-        return replace(right, squeeze=False).restore(
-            left.values.double().T @ right.values.double(), torch.float64
-        )
+        left, right = self._summands(u, "U"), self._summands(v, "V")
+        # v' u, transposed: for long contiguous columns twice as fast as u' v.
+        products = (right.values.double().T @ left.values.double()).T
+        return replace(right, squeeze=False).restore(products, torch.float64)
 
     def bilinear_gradient(self, u: ArrayLike, v: ArrayLike, inputs: bool = False) -> dict[str, Array]:
         """The gradient of sum_c u_c' K v_c in every hyperparameter of the kernel, in one pass.
@@ -239,6 +240,12 @@ class KernelOperator:
 
     def _vectors(self, v: ArrayLike, name: str, rows: int) -> Vectors:
         return as_vectors(v, name, rows, self.device, self.precision.vectors.max)
+
+    def _summands(self, v: ArrayLike, name: str) -> Vectors:
+        """Vectors of any length; those of solvers stay as they lie, for a copy costs more than the sum."""
+        if isinstance(v, Tensor) and v.ndim == 2 and v.dtype == torch.float64 and v.device == self.device:
+            return Vectors(v.detach(), False, v.dtype)
+        return as_vectors(v, name, None, self.device)
 
     def _diagonal(self, i: Tensor | slice) -> Tensor:
         """Entries of the diagonal, noise included, in float64."""

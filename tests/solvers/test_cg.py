@@ -9,6 +9,7 @@ import scipy.sparse.linalg
 import torch
 from solvers.systems import columns, kernel_operator, smooth_operator, true_relative, with_spectrum
 
+from halfgp import RBF, KernelOperator
 from halfgp.errors import InputError
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.solvers import ConvergenceWarning, Status, cg
@@ -231,3 +232,25 @@ def test_a_start_that_is_too_low_climbs_and_keeps_the_best_iterate():
         warnings.simplefilter("error", ConvergenceWarning)
         result = cg(op, b, tol=1e-10)
     assert result.converged
+
+
+def test_no_column_stops_before_the_least_iterations() -> None:
+    a = torch.diag(torch.linspace(1.0, 50.0, 40, dtype=torch.float64))
+    b = torch.ones(40, 2, dtype=torch.float64)
+    free, held = cg(a, b, tol=1.0), cg(a, b, tol=1.0, min_iterations=7)
+    assert free.iterations == 1
+    assert held.iterations == 7
+    assert held.converged
+    again = cg(a, b, x0=held.solution, tol=1.0, min_iterations=3)
+    assert again.iterations == 3
+    with pytest.raises(InputError, match="min_iterations"):
+        cg(a, b, min_iterations=-1)
+
+
+def test_true_residuals_may_be_taken_in_single() -> None:
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    operator = KernelOperator(RBF(), x, noise=0.1)
+    result = cg(operator, x[:, 0], tol=1e-3, residual_precision="single")
+    assert "double" not in result.passes_by_precision
+    truth = (x[:, 0] - operator.with_precision("double") @ result.solution).norm() / x[:, 0].norm()
+    assert truth <= 1e-3 * (1 + 1e-2)  # single's rounding of A, 1e-6, beside a residual of 1e-3

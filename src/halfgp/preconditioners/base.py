@@ -60,7 +60,7 @@ class LowRankPlusNoise:
     a function of `gains` on the span of U and the identity beside it: nothing cancels.
 
     Attributes:
-        vectors: U (n, k), float64.
+        vectors: U (n, k), float64, with its columns contiguous, as those of the vectors it meets.
         gains: (k,) eigenvalues of D^-1/2 L L' D^-1/2, float64, descending not required.
         scale: D^1/2, () or (n,), float64.
         remaining_trace: trace of A - P, what the rank left out.
@@ -136,13 +136,13 @@ def low_rank_plus_noise(
         rows: how many rows of A were evaluated.
     """
     scale = noise.double().sqrt()
-    # One copy into rows of doubles; products with a transposed view would each make their own.
-    scaled = factor.double().contiguous() / (scale[:, None] if scale.ndim else scale)
-    gains, rotation = torch.linalg.eigh(gram(scaled, scaled))
+    # By rows of length n, as factors are held: to turn them over costs more than all that is done here.
+    scaled = factor.T.to(torch.float64, copy=True).div_(scale)
+    gains, rotation = torch.linalg.eigh(gram(scaled.T, scaled.T))
     keep = gains > DOUBLE.eps * max(len(gains), 1) * gains.abs().max() if len(gains) else gains > 0
     gains, rotation = gains[keep], rotation[:, keep]
-    vectors = scaled @ (rotation / gains.sqrt())
-    return LowRankPlusNoise(vectors, gains, scale, trace, rows, gram)
+    vectors = (rotation / gains.sqrt()).T @ scaled
+    return LowRankPlusNoise(vectors.T, gains, scale, trace, rows, gram)
 
 
 def kernel_part(operator: RowSource, own_noise: float | None) -> tuple[RowSource, Tensor, Tensor]:

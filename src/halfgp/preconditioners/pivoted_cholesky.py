@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, check_rank
-from halfgp.preconditioners.partial_cholesky import PivotRule, build_partial_cholesky
+from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, build_partial_cholesky
 
 LARGEST_BLOCK = 16
 NEAR = 0.5  # of the largest remaining variance: a pivot that explains so much is taken along
@@ -56,11 +57,11 @@ class _Greedy(PivotRule):
             return diagonal.argmax()[None]  # of equals the first, as everybody's pivoted Cholesky has it
         return torch.topk(diagonal, min(self._block, len(diagonal))).indices
 
-    def accepts(self, remaining: Tensor, drawn: Tensor, largest: float, i: int) -> bool:
+    def accepts(self, remaining: Doubles, drawn: Doubles, largest: float, i: int) -> bool:
         """Whether enough of its variance is left."""
-        return float(remaining[i]) >= NEAR * largest
+        return bool(remaining[i] >= NEAR * largest)
 
-    def order(self, remaining: Tensor, seen: set[int]) -> int | None:
+    def order(self, remaining: Doubles, seen: set[int]) -> int | None:
         """The largest that has not been seen."""
-        ranked = torch.argsort(remaining, descending=True).tolist()
+        ranked: list[int] = np.argsort(-remaining, kind="stable").tolist()
         return next((i for i in ranked if i not in seen), None)

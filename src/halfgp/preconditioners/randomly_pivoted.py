@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, check_rank
-from halfgp.preconditioners.partial_cholesky import PivotRule, build_partial_cholesky
+from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, build_partial_cholesky
 
 LARGEST_BLOCK = 64
 
@@ -59,11 +59,11 @@ class _Random(PivotRule):
         drawn = torch.searchsorted(cumulative, points).clamp_max(len(diagonal) - 1).tolist()
         return torch.tensor(list(dict.fromkeys(drawn)), device=diagonal.device)
 
-    def accepts(self, remaining: Tensor, drawn: Tensor, largest: float, i: int) -> bool:
+    def accepts(self, remaining: Doubles, drawn: Doubles, largest: float, i: int) -> bool:
         """A draw against the share of its variance that is left."""
         chance = float(torch.rand((), generator=self._generator, dtype=torch.float64))
         return chance * float(drawn[i]) < float(remaining[i])
 
-    def order(self, remaining: Tensor, seen: set[int]) -> int | None:
+    def order(self, remaining: Doubles, seen: set[int]) -> int | None:
         """As drawn."""
         return len(seen) if len(seen) < len(remaining) else None

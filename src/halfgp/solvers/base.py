@@ -136,9 +136,10 @@ def worst(statuses: Sequence[Status]) -> Status:
     return next((status for status in SEVERITY if status in statuses), Status.CONVERGED)
 
 
-def check_tolerance(tol: float, max_iterations: int) -> None:
+def check_tolerance(tol: float, max_iterations: int, min_iterations: int = 0) -> None:
     """Raise unless the tolerance is a positive number and the iterations a count."""
     if not 0.0 < tol < float("inf"):
         raise InputError(f"`tol` must be a positive finite number; got {tol!r}. It is relative: 1e-2, say.")
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
-        raise InputError(f"`max_iterations` must be a non-negative integer; got {max_iterations!r}.")
+    for name, count in (("max_iterations", max_iterations), ("min_iterations", min_iterations)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InputError(f"`{name}` must be a non-negative integer; got {count!r}.")

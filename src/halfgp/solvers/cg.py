@@ -28,9 +28,11 @@ def cg(
     x0: ArrayLike | None = None,
     tol: float = 1e-2,
     max_iterations: int = 1000,
+    min_iterations: int = 0,
     inner_product: str = "auto",
     reorthogonalise: bool | int = True,
     precision: str | Precision = "auto",
+    residual_precision: str | Precision = "double",
     callback: Callback | None = None,
 ) -> SolveResult:
     """Solve A x = b for a symmetric positive definite A known by its products.
@@ -45,13 +47,15 @@ def cg(
             anything with shape and `@`, or a pair (callable, n).
         b: (n,) or (n, t).
         preconditioner: a recipe such as `PivotedCholesky(rank=100)`, or anything with `solve(v)`.
-        x0: where to start, of the shape of b; costs one pass in double.
+        x0: where to start, of the shape of b; costs one pass in the residual's precision.
         tol: largest true relative residual |b - A x| / |b| of any column.
         max_iterations: in total, on all rungs.
+        min_iterations: before any column may stop, whatever the tolerance: with one of 1, zero would do.
         inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,
             where it matters, otherwise "direct".
         reorthogonalise: against every earlier residual (True), none (False), or so many of the latest.
         precision: "auto" for the ladder, or one rung to stay on.
+        residual_precision: of A in true residuals; "single" is enough for tolerances of 1e-3 and above.
         callback: called as callback(iteration, residuals) with the recurrence's relative residuals (t,).
 
     Returns:
@@ -60,18 +64,18 @@ def cg(
     An iteration costs one product and O(n t (k + rank)) around it, k being the iterations so far; memory
     4 n t k bytes, at most a gibibyte. Zero right-hand sides and exact starts return at once.
     """
-    check_tolerance(tol, max_iterations)
+    check_tolerance(tol, max_iterations, min_iterations)
     if inner_product not in ("auto", "log", "direct"):
         raise InputError(f'`inner_product` must be "log", "direct" or "auto"; got {inner_product!r}.')
     system = as_system(A)
     vectors = as_vectors(b, "b", system.size, system.device, float("inf"))
     window = window_of(reorthogonalise)
-    ladder = Ladder(system, precision)
+    ladder = Ladder(system, precision, residual_precision)
     built = build_preconditioner(preconditioner, system)
     paper = ladder.fixed and ladder.system.precision.is_sixteen_bit
     if inner_product == "auto":
         inner_product = "log" if paper else "direct"
-    options = Options(tol, max_iterations, inner_product, window, paper, callback)
+    options = Options(tol, min_iterations, max_iterations, inner_product, window, paper, callback)
     start = None if x0 is None else _start(x0, vectors, system)
     with torch.no_grad():
         controller = Controller(ladder, built, vectors.values, options)

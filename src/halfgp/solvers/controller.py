@@ -28,6 +28,7 @@ class Options:
     """What the caller of `cg` asked for; `paper` is a fixed 16-bit precision, where nothing is repaired."""
 
     tol: float
+    min_iterations: int
     max_iterations: int
     inner_product: str
     window: int | None
@@ -78,6 +79,10 @@ class Controller:
         endings = [status or Status.MAX_ITERATIONS for status in self._status]
         return self._best.result(vectors, endings, self._history)
 
+    @property
+    def _may_stop(self) -> bool:
+        return self._iteration >= min(self._options.min_iterations, self._options.max_iterations)
+
     def _open(self) -> Tensor:
         return torch.tensor([j for j, status in enumerate(self._status) if status is None], dtype=torch.long)
 
@@ -124,12 +129,13 @@ class Controller:
         self._offending = self._active & ~known.isfinite()
         if bool(self._offending.any()):
             return "nonfinite"
-        claims = bool((self._active & (known <= tol)).any())
+        claims = self._may_stop and bool((self._active & (known <= tol)).any())
         if self._monitor is not None and (claims or self._iteration % READ_EVERY == 0):
             reading = self._monitor.gap(recurrence.x, recurrence.r, self._held)
             self._gap[self._held] = SAFETY * reading / self._best.norms[self._held]
         gap = self._gap[self._held]
-        self._active = self._active & (torch.hypot(known, gap) > tol)
+        if self._may_stop:
+            self._active = self._active & (torch.hypot(known, gap) > tol)
         if not bool(self._active.any()):
             return "claim"
         if self._options.paper:
@@ -145,9 +151,9 @@ class Controller:
         if self._options.paper:
             # Nothing is repaired there, so what is looked at in the end is where the recurrence was lowest.
             lower = known < self._lowest[self._held]
-            self._lowest[self._held] = torch.where(lower, known, self._lowest[self._held])
-            kept = torch.where(lower, self._recurrence.x, self._iterates[:, self._held])
-            self._iterates[:, self._held] = kept
+            columns = self._held[lower]
+            self._lowest[columns] = known[lower]
+            self._iterates.T[columns] = self._recurrence.x.T[lower]  # whole columns, as they lie
         self._known = self._known.clone()
         self._known[self._held] = known
         self._history.append(self._known)
@@ -181,7 +187,8 @@ class Controller:
         """The true residual (n, open) of open columns and its relative norms; converged ones are settled."""
         columns = self._open()
         r, relative = self._best.look(self._iterates[:, columns], columns)
-        self._settle(columns[~self._best.failing[columns]], Status.CONVERGED)
+        if self._may_stop:
+            self._settle(columns[~self._best.failing[columns]], Status.CONVERGED)
         return r, relative
 
     def _decide(self, event: str) -> None:

@@ -23,13 +23,13 @@ class Ladder:
 
     Attributes:
         system: the current rung.
-        wide: A in double, for true residuals.
+        wide: A for true residuals, in double unless the caller wants less.
         passes: by the name of the rung.
         climbs: so far.
     """
 
-    def __init__(self, system: System, precision: str | Precision) -> None:
-        self.wide = system.with_precision("double")
+    def __init__(self, system: System, precision: str | Precision, wide: str | Precision = "double") -> None:
+        self.wide = system.with_precision(wide)
         self.passes: Counter[str] = Counter()
         self.climbs: list[Climb] = []
         self.fixed = precision != "auto"

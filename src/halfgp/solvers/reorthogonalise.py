@@ -76,17 +76,17 @@ class Basis:
 
     def combine(self, c: Tensor) -> Tensor:
         """The combination (n, t) of kept vectors with coefficients c (k, t), column by column."""
-        narrow = c.float()
-        total: Tensor | None = None
-        start = 0
-        for chunk in self._filled():
-            part = narrow[start : start + chunk.shape[1]]
-            start += chunk.shape[1]
-            columns = torch.stack([torch.mv(chunk[j].T, part[:, j]) for j in range(chunk.shape[0])])
-            total = columns if total is None else total.add_(columns)
-        if total is None:
+        filled = self._filled()
+        if not filled:
             raise InputError("An empty basis has no combinations.")
-        return total.double().T
+        narrow = c.T[:, None].float()
+        total = torch.zeros(len(narrow), 1, filled[0].shape[2], dtype=torch.float32, device=c.device)
+        start = 0
+        for chunk in filled:
+            end = start + chunk.shape[1]
+            total.baddbmm_(narrow[:, :, start:end], chunk)
+            start = end
+        return total[:, 0].double().T
 
     def stacked(self) -> Tensor:
         """All vectors (t, k, n), oldest first as long as nothing was dropped."""
