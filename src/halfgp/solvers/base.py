@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -16,6 +16,9 @@ from halfgp.errors import HalfGPWarning, InputError
 
 class ConvergenceWarning(HalfGPWarning):
     """A solve ended above its tolerance; the message names the likely cause and the remedy."""
+
+
+EARLIER = 4.0
 
 
 class Status(str, Enum):
@@ -68,6 +71,8 @@ class SolveResult:
         precision: the rung at the end.
         climbs: when the solve changed rungs, and why.
         tol: what was asked for.
+        earlier: iterates, of the shape of the solution, where the recurrence first was within `EARLIER` times
+            the tolerance: what changed since then tells how exact the solution is. None if not kept.
         shifts: (s,) of a multi-shift solve, whose solution is (s, n, t) and whose residuals (s, t); or None.
     """
 
@@ -82,6 +87,7 @@ class SolveResult:
     precision: str
     climbs: tuple[Climb, ...]
     tol: float
+    earlier: Array | None = None
     shifts: tuple[float, ...] | None = None
 
     @property
@@ -89,11 +95,23 @@ class SolveResult:
         """Whether every column is within the tolerance."""
         return self.status is Status.CONVERGED
 
+    def first(self, columns: int) -> SolveResult:
+        """The outcome of the first so many columns of a solve that took others along."""
+        return replace(
+            self,
+            solution=self.solution[:, :columns],
+            status=worst(self.column_status[:columns]),
+            column_status=self.column_status[:columns],
+            residual_norms=self.residual_norms[:columns],
+            history=self.history[:, :columns],
+            earlier=None if self.earlier is None else self.earlier[:, :columns],
+        )
+
     def __str__(self) -> str:
-        worst = float(np.max(np.asarray(self.residual_norms), initial=0.0))
+        largest = float(np.max(np.asarray(self.residual_norms), initial=0.0))
         passes = ", ".join(f"{count} {name}" for name, count in self.passes_by_precision.items())
         lines = [
-            f"{self.status}: true residual {worst:.2e} (worst of {len(self.column_status)}),"
+            f"{self.status}: true residual {largest:.2e} (worst of {len(self.column_status)}),"
             f" tolerance {self.tol:.0e}",
             f"{self.iterations} iterations, {self.passes} passes" + (f" ({passes})" if passes else ""),
         ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from halfgp.data import Vectors
 from halfgp.preconditioners import Preconditioner
-from halfgp.solvers.base import SolveResult, Status
+from halfgp.solvers.base import EARLIER, SolveResult, Status
 from halfgp.solvers.best import Best
 from halfgp.solvers.gap import GapMonitor
 from halfgp.solvers.ladder import CONTRACTION, DIVERGENCE, OVERTAKEN, PROGRESS, Ladder
@@ -52,6 +52,8 @@ class Controller:
         # No verdict yet; a zero column has its solution.
         self._status = [None if norm > 0 else Status.CONVERGED for norm in self._best.norms.tolist()]
         self._iterates = self._best.x.clone()
+        self._earlier = self._best.x.clone()
+        self._near = torch.zeros(len(self._best.norms), dtype=torch.bool)
         self._gap = torch.zeros_like(self._best.norms)
         self._known = self._best.relative.clone()
         self._lowest = self._best.relative.clone()
@@ -77,7 +79,8 @@ class Controller:
     def result(self, vectors: Vectors) -> SolveResult:
         """The outcome, in the library and dtype of the right-hand side."""
         endings = [status or Status.MAX_ITERATIONS for status in self._status]
-        return self._best.result(vectors, endings, self._history)
+        earlier = vectors.restore(self._earlier * self._best.scale)
+        return replace(self._best.result(vectors, endings, self._history), earlier=earlier)
 
     @property
     def _may_stop(self) -> bool:
@@ -148,6 +151,10 @@ class Controller:
         return ""
 
     def _record(self, known: Tensor) -> None:
+        near = (known <= EARLIER * self._options.tol) & ~self._near[self._held]
+        if bool(near.any()):
+            self._earlier[:, self._held[near]] = self._recurrence.x[:, near]
+            self._near[self._held[near]] = True
         if self._options.paper:
             # Nothing is repaired there, so what is looked at in the end is where the recurrence was lowest.
             lower = known < self._lowest[self._held]

@@ -16,6 +16,7 @@ CONTRACTION = 0.1  # a rung must gain a digit between checks, or the next one is
 DIVERGENCE = 2.0  # times the best true residual
 OVERTAKEN = 0.5  # of the recurrence's residual: what it does not know of
 LARGEST_RHO = 0.25  # above it, refinement by rho / (1 - rho) gains less than half a digit
+LEFT_BY_SINGLE = 1 / 500  # of rho: the residual at which single stagnates, about twice what was measured
 
 
 class Ladder:
@@ -62,8 +63,9 @@ class Ladder:
 
         A check that replaces the residual contracts by about rho = |E| / noise, E being the error of A on
         the rung. A 16-bit rung pays if two checks reach the tolerance, rho² <= tol, for it is not much
-        faster than single; single pays as long as it contracts at all, rho <= 1/4, for double is much
-        slower. Without noise nothing is known of rho, and 16-bit rungs are left out.
+        faster than single; single pays as long as it contracts at all, rho <= 1/4, or if it gets there
+        without, for double is much slower. Without noise nothing is known of rho, and 16-bit rungs are left
+        out.
         """
         if self.fixed or monitor is None:
             return
@@ -71,7 +73,10 @@ class Ladder:
         for position, rung in enumerate(self._rungs):
             if noise <= 0.0 and rung.is_sixteen_bit:
                 continue
-            limit = min(math.sqrt(tol), LARGEST_RHO) if rung.is_sixteen_bit else LARGEST_RHO
+            if rung.is_sixteen_bit:
+                limit = min(math.sqrt(tol), LARGEST_RHO)
+            else:
+                limit = max(tol / LEFT_BY_SINGLE, LARGEST_RHO)
             candidate = self.wide.with_precision(rung)
             self.system, self._position = candidate, position
             if noise <= 0.0 or monitor.perturbation(candidate) <= limit * noise:
