@@ -10,13 +10,16 @@ PROJECT := $(PIP) --no-build-isolation --editable
 BUILD   := pyproject.toml CMakeLists.txt src/halfgp/version.py $(wildcard cpp/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench wheel clean
+.PHONY: help demo product test lint bench wheel clean
 
 help:                ## show this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-demo: $(VENV)/.built ## look at this machine, then time one kernel product on it
+demo: $(VENV)/.plot  ## fit real terrain, 20,000 heights, and draw it (a minute)
 	@$(BIN)/halfgp doctor
+	@$(BIN)/python examples/terrain_demo.py $(DEMO_ARGS)
+
+product: $(VENV)/.built ## time one kernel product on this machine
 	@$(BIN)/python examples/product_demo.py
 
 test: lint           ## lint, types, import rules and all tests
@@ -48,6 +51,11 @@ $(VENV)/.tools: constraints.txt
 $(VENV)/.built: $(VENV)/.tools $(BUILD)
 	@echo "== building halfgp (the first time also downloads torch; a few minutes)"
 	@$(PROJECT) .
+	@touch $@
+
+$(VENV)/.plot: pyproject.toml constraints.txt | $(VENV)/.built
+	@echo "== installing matplotlib"
+	@$(PROJECT) '.[plot]'
 	@touch $@
 
 # Order-only on .built: a change of a C++ source rebuilds the extension and leaves the tools alone.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halfgp.errors import InputError
-from halfgp.parameters import Parameter, positive
+from halfgp.parameters import Parameter, Transform, positive
 
 BOUNDS = [(0.0, math.inf), (1e-4, math.inf), (-math.inf, 3.0), (-2.0, 5.0), (-math.inf, math.inf)]
 
@@ -80,3 +80,24 @@ def test_a_detached_copy_is_a_fresh_leaf() -> None:
     assert copy.value.is_leaf
     assert copy.value.requires_grad
     assert not parameter.detached().value.requires_grad
+
+
+@pytest.mark.parametrize("lower", [0.0, 1e-4, 2.5])
+@pytest.mark.parametrize("unconstrained", [-30.0, -8.0, -1e-3, 0.0, 3.0, 40.0, 1e6])
+def test_softplus_reaches_the_half_line_and_comes_back(lower: float, unconstrained: float) -> None:
+    transform = Transform(lower, math.inf, softplus=True)
+    value = transform.constrain(torch.tensor(unconstrained, dtype=torch.float64))
+    assert value.item() == pytest.approx(lower + np.logaddexp(0.0, unconstrained), rel=1e-15)
+    assert value.item() > lower
+    # What is added to the bound has lost the bound's rounding, 1e-16 of it, before the logarithm.
+    lost = 2e-16 * lower / np.logaddexp(0.0, unconstrained)
+    back = transform.unconstrain(value).item()
+    assert back == pytest.approx(unconstrained, rel=1e-14, abs=1e-14 + 4 * lost)
+
+
+def test_softplus_is_the_identity_for_what_is_large_and_the_logarithm_for_what_is_small() -> None:
+    transform = Transform(0.0, math.inf, softplus=True)
+    values = torch.tensor([1e5, 1e-5], dtype=torch.float64)
+    large, small = transform.unconstrain(values).tolist()
+    assert large == 1e5
+    assert small == pytest.approx(math.log(1e-5), abs=1e-5)  # x - x²/2 = e^u

@@ -73,6 +73,19 @@ def as_vectors(
     return Vectors((values[:, None] if squeeze else values).contiguous(), squeeze, dtype)
 
 
+def as_targets(y: ArrayLike, name: str, rows: int) -> tuple[Tensor, bool]:
+    """Targets (n, q), float64, which may hold NaN but no infinity, and whether they came as (n,)."""
+    values = _as_real(y, name).to(torch.float64)
+    if values.ndim not in (1, 2) or len(values) != rows or (values.ndim == 2 and values.shape[1] == 0):
+        raise InputError(
+            f"`{name}` must have shape ({rows},) or ({rows}, q), one row for each of `X`;"
+            f" got {tuple(values.shape)}."
+        )
+    if bool(values.isinf().any()):
+        raise InputError(f"`{name}` must not hold infinity. Remove such rows, or set them to NaN.")
+    return (values[:, None] if values.ndim == 1 else values), values.ndim == 1
+
+
 def as_noise(noise: float | ArrayLike, n: int, device: torch.device) -> Tensor:
     """Noise variances as float64 of shape () or (n,), finite and not negative."""
     values = _as_real(noise, "noise").to(device, torch.float64)

@@ -9,6 +9,10 @@ class InputError(HalfGPError, ValueError):
     """An argument that cannot be used: nothing has been computed."""
 
 
+class FileError(HalfGPError, ValueError):
+    """A file that cannot be read as what it should be, or not be written where it should go."""
+
+
 class BackendError(HalfGPError, RuntimeError):
     """A backend that was asked for by name is not available here."""
 

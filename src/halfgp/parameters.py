@@ -20,19 +20,22 @@ ParameterValue = float | Sequence[float] | np.ndarray[Any, Any] | Tensor
 class Transform:
     """A smooth increasing map of the real line onto the open interval (lower, upper).
 
-    Half lines are reached by exp, so that a positive parameter is optimised on its logarithm; a finite
-    interval by the logistic function; the whole line by the identity.
+    Half lines are reached by exp, so that a positive parameter is optimised on its logarithm, or by
+    softplus, log(1 + exp), as GPyTorch and the paper have it; a finite interval by the logistic function; the
+    whole line by the identity.
     """
 
     lower: float
     upper: float
+    softplus: bool = False
 
     def constrain(self, unconstrained: Tensor) -> Tensor:
         """From the real line into the bounds."""
         if math.isinf(self.lower):
             return unconstrained if math.isinf(self.upper) else self.upper - torch.exp(-unconstrained)
         if math.isinf(self.upper):
-            return self.lower + torch.exp(unconstrained)
+            positive = torch.nn.functional.softplus if self.softplus else torch.exp
+            return self.lower + positive(unconstrained)
         return self.lower + (self.upper - self.lower) * torch.sigmoid(unconstrained)
 
     def unconstrain(self, value: Tensor) -> Tensor:
@@ -40,7 +43,8 @@ class Transform:
         if math.isinf(self.lower):
             return value if math.isinf(self.upper) else -torch.log(self.upper - value)
         if math.isinf(self.upper):
-            return torch.log(value - self.lower)
+            above = value - self.lower
+            return above + torch.log(-torch.expm1(-above)) if self.softplus else torch.log(above)
         return torch.log(value - self.lower) - torch.log(self.upper - value)
 
 

@@ -1,0 +1,412 @@
+"""An `ExactGP` as one safetensors file: its settings, what was found, and its rows; no code is run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from halfgp.errors import FileError, InputError
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.kernels import Kernel
+from halfgp.model import ExactGP, FitReport, NotFittedError, _conditioning, _training
+from halfgp.parameters import Parameter
+from halfgp.persistence import (
+    FilePath,
+    Stored,
+    kernel_from_spec,
+    kernel_to_spec,
+    read_file,
+    require,
+    write_file,
+)
+from halfgp.precision import Precision
+from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
+from halfgp.prediction import Posterior
+from halfgp.priors import Gamma
+from halfgp.problem import Problem
+from halfgp.settings import Settings, as_bytes
+from halfgp.solvers import SolveResult
+from halfgp.solvers.base import Climb, Status
+from halfgp.standardise import Standardisation
+from halfgp.training import Step
+
+# The only recipes that a file can name: nothing is imported or looked up by a name in a file.
+RECIPES: dict[str, type[Any]] = {
+    cls.__name__: cls for cls in (Nystrom, PivotedCholesky, RandomlyPivotedCholesky)
+}
+# What belongs to a fit or to a screen, not to a model.
+NOT_STORED = ("checkpoint", "callbacks", "progress")
+HEADER = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
+ALWAYS = ("x", "y", "weights", "correction", "x.mean", "x.scale", "y.mean", "y.scale", "variance_scale")
+SOMETIMES = ("noise", "fixed_noise", "mean", "solve.residual_norms", "solve.history")
+MAY_BE_NONFINITE = ("noise", "solve.residual_norms", "solve.history")  # bounds, and a solve that went wrong
+
+T = TypeVar("T")
+
+
+def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted model; `load_model` gives one with the same predictions, to the last bit.
+
+    Args:
+        model: fitted. Its callbacks, checkpoint and progress are not stored, and of a backend or a precision
+            that came as an object only the name is.
+        path: where to; written whole or not at all.
+        extra: JSON of the caller's, handed back by `load_model`.
+
+    Raises:
+        NotFittedError: there is nothing to save yet.
+        InputError: the kernel or the recipe of the preconditioner is of a class that files do not know.
+        FileError: the file cannot be written.
+    """
+    posterior, report = model.posterior, model.report
+    if posterior is None or report is None or model.x_scale is None or model.y_scale is None:
+        raise NotFittedError(
+            "This ExactGP is not fitted yet, and there is nothing to save. Call `fit` first."
+        )
+    problem, point, solve = posterior.problem, posterior.hyperparameters, posterior.solve
+    tensors = {
+        "x": problem.x,
+        "y": problem.y,
+        "weights": posterior.weights,
+        "correction": posterior.correction,
+        "x.mean": model.x_scale.mean,
+        "x.scale": model.x_scale.scale,
+        "y.mean": model.y_scale.mean,
+        "y.scale": model.y_scale.scale,
+        "variance_scale": torch.tensor(posterior.variance_scale, dtype=torch.float64),
+    }
+    if point.noise is not None:
+        noise = point.noise
+        tensors["noise"] = torch.tensor([float(noise.value), noise.lower, noise.upper], dtype=torch.float64)
+    if problem.fixed_noise is not None:
+        tensors["fixed_noise"] = problem.fixed_noise
+    if point.mean is not None:
+        tensors["mean"] = point.mean.value
+    if solve is not None:
+        tensors["solve.residual_norms"] = torch.as_tensor(solve.residual_norms)
+        tensors["solve.history"] = torch.as_tensor(solve.history)
+    for name, tensor in tensors.items():
+        if name not in MAY_BE_NONFINITE and not bool(tensor.isfinite().all()):
+            raise InputError(
+                f"`model` must be finite to be saved; its {name} is not. Fit it with a larger `noise_floor`."
+            )
+    header = {
+        "settings": _settings_to_json(model.settings),
+        "kernel": kernel_to_spec(point.kernel),
+        "method": posterior.conditioning.method,
+        "squeeze": model._squeeze,
+        "report": _plain(asdict(report)),
+        "history": [_plain(asdict(step)) for step in model.history],
+        "solve": None if solve is None else _solve_to_json(solve),
+        "extra": dict(extra or {}),
+    }
+    write_file(path, "model", header, tensors)
+
+
+def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:
+    """The model of a file and its `extra`; every field is checked, and none is executed.
+
+    Raises:
+        FileError: whatever is wrong with the file, and where.
+    """
+    stored = read_file(path, "model")
+    try:
+        return _model(stored)
+    except InputError as error:  # of a constructor that was given what the file holds
+        raise FileError(f"`{path}` does not hold a valid model: {error}") from error
+    except FileError as error:
+        raise FileError(f"`{path}` does not hold a valid model: {error}") from error
+
+
+def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
+    header = _object(stored.header, "header", HEADER)
+    settings = _settings_from_json(header["settings"]).check()
+    problem = _problem(stored, settings)
+    point = _hyperparameters(stored, header["kernel"], problem, settings)
+    (n, d), q = problem.x.shape, problem.y.shape[1]
+    method = header["method"]
+    if method not in ("cholesky", "cg"):
+        raise FileError(f'`method` must be "cholesky" or "cg"; got {method!r:.80}.')
+    weights = require(stored, "weights", torch.float64, (n, q))
+    posterior = Posterior(
+        problem,
+        point,
+        _conditioning(settings, method, _training(settings)),
+        weights,
+        require(stored, "correction", torch.float64, (n, q)),
+        _solve_from_json(stored, header["solve"], weights) if method == "cg" else None,
+        _scale(stored),
+    )
+    if method == "cholesky" and header["solve"] is not None:
+        raise FileError("`solve` must be null where the method is cholesky.")
+    model = ExactGP(**settings.as_dict())
+    model.posterior = posterior
+    model.report = _from_json(FitReport, header["report"], "report")
+    if model.report.rows != n:
+        raise FileError(f"`report.rows` must be the number of rows, {n}; got {model.report.rows}.")
+    model.history = [
+        _from_json(Step, step, f"history.{k}")
+        for k, step in enumerate(_typed(header["history"], "history", list))
+    ]
+    model.x_scale = _standardisation(stored, "x", d)
+    model.y_scale = _standardisation(stored, "y", q)
+    model._squeeze = _typed(header["squeeze"], "squeeze", bool)
+    if model._squeeze and q != 1:
+        raise FileError(f"`squeeze` must be false with {q} targets.")
+    return model, _typed(header["extra"], "extra", dict)
+
+
+# ---------------------------------------------------------------------------------------------- tensors
+
+
+def _scale(stored: Stored) -> float:
+    """What local variances are multiplied by."""
+    scale = float(require(stored, "variance_scale", torch.float64, ()))
+    if not 0.0 < scale <= 1.0:
+        raise FileError(f"`variance_scale` must be above 0 and at most 1; got {scale!r}.")
+    return scale
+
+
+def _problem(stored: Stored, settings: Settings) -> Problem:
+    """The rows, finite and of shapes that fit."""
+    missing, unknown = set(ALWAYS) - set(stored.tensors), set(stored.tensors) - {*ALWAYS, *SOMETIMES}
+    if missing or unknown:
+        raise FileError(f"The tensors {sorted(missing)} are missing, and {sorted(unknown)} are unknown.")
+    for name, tensor in stored.tensors.items():
+        if name not in MAY_BE_NONFINITE and not bool(tensor.isfinite().all()):
+            raise FileError(f"`{name}` must be finite.")
+    x = require(stored, "x", torch.float64, (None, None))
+    n = len(x)
+    y = require(stored, "y", torch.float64, (n, None))
+    if 0 in (n, x.shape[1], y.shape[1]):
+        raise FileError(f"`x` and `y` must not be empty; got shapes {tuple(x.shape)} and {tuple(y.shape)}.")
+    fixed = None
+    if "fixed_noise" in stored.tensors:
+        fixed = require(stored, "fixed_noise", torch.float64, (n,))
+        if not bool((fixed > 0).all()) or y.shape[1] != 1:
+            raise FileError("`fixed_noise` must be positive, and goes with one target.")
+    return Problem(
+        x,
+        y,
+        fixed,
+        precision=settings.precision,
+        backend=settings.backend,
+        threads=settings.threads,
+        memory_limit=as_bytes(settings.memory_limit),
+    )
+
+
+def _hyperparameters(stored: Stored, spec: object, problem: Problem, settings: Settings) -> Hyperparameters:
+    """The kernel, the noise that its rows do not bring along, and the mean that the settings ask for."""
+    kernel = kernel_from_spec(spec)
+    kernel.check_columns(problem.x.shape[1])
+    if ("noise" in stored.tensors) == (problem.fixed_noise is not None):
+        raise FileError("There must be one of the tensors `noise` and `fixed_noise`.")
+    noise = None
+    if problem.fixed_noise is None:
+        value, lower, upper = require(stored, "noise", torch.float64, (3,)).tolist()
+        noise = Parameter(torch.tensor(value, dtype=torch.float64), lower, upper, "noise")
+        if not lower >= 0.0:
+            raise FileError(f"`noise` must have a lower bound that is not negative; got {lower:g}.")
+    if ("mean" in stored.tensors) != (settings.mean == "constant"):
+        raise FileError('There must be a tensor `mean` exactly if `settings.mean` is "constant".')
+    mean = None
+    if settings.mean == "constant":
+        value = require(stored, "mean", torch.float64, (problem.y.shape[1],))
+        mean = Parameter(value, lower=-math.inf, name="mean")
+    return Hyperparameters(kernel, noise, mean)
+
+
+def _standardisation(stored: Stored, name: str, columns: int) -> Standardisation:
+    mean = require(stored, f"{name}.mean", torch.float64, (columns,))
+    scale = require(stored, f"{name}.scale", torch.float64, (columns,))
+    if not bool((scale > 0).all()):
+        raise FileError(f"`{name}.scale` must be positive; got {scale.min():g}.")
+    return Standardisation(mean, scale)
+
+
+# --------------------------------------------------------------------------------------------- settings
+
+
+def _settings_to_json(settings: Settings) -> dict[str, Any]:
+    """Every field but those that are not stored; what came as an object is a JSON object."""
+    values = {name: value for name, value in settings.as_dict().items() if name not in NOT_STORED}
+    if isinstance(settings.kernel, Kernel):
+        values["kernel"] = {"kernel": kernel_to_spec(settings.kernel)}
+    if isinstance(settings.priors, Mapping):
+        values["priors"] = {name: asdict(prior) for name, prior in settings.priors.items()}
+    if isinstance(settings.precision, Precision):
+        values["precision"] = settings.precision.name
+    recipe = settings.preconditioner
+    if recipe is not None and not isinstance(recipe, str):
+        name = type(recipe).__name__
+        if type(recipe) is not RECIPES.get(name):
+            raise InputError(
+                f"`preconditioner` must be one of {', '.join(RECIPES)} to be stored; got {name}."
+            )
+        values["preconditioner"] = {"class": name, "fields": _plain(asdict(recipe))}  # type: ignore[call-overload]
+    if not isinstance(settings.backend, str):
+        values["backend"] = str(settings.backend.name)
+    if not isinstance(settings.memory_limit, str):
+        values["memory_limit"] = as_bytes(settings.memory_limit)
+    for field in fields(Settings):  # numbers of NumPy and the like, which `check` lets pass
+        value, kind = values.get(field.name), str(field.type).removesuffix(" | None")
+        if value is not None and kind in ("float", "int", "bool"):
+            values[field.name] = {"float": float, "int": int, "bool": bool}[kind](value)
+    return values
+
+
+def _settings_from_json(value: object) -> Settings:
+    kinds = {field.name: str(field.type) for field in fields(Settings) if field.name not in NOT_STORED}
+    given = _object(value, "settings", tuple(kinds))
+    objects = {"kernel": _kernel, "priors": _priors, "preconditioner": _recipe}
+    values: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        where = f"settings.{name}"
+        if name in objects and isinstance(given[name], dict):
+            values[name] = objects[name](given[name], where)
+        else:
+            values[name] = _field(given[name], where, kind)
+    return Settings(**values)
+
+
+def _kernel(value: dict[str, Any], where: str) -> Kernel:
+    return kernel_from_spec(_object(value, where, ("kernel",))["kernel"])
+
+
+def _priors(value: dict[str, Any], where: str) -> dict[str, Gamma]:
+    return {name: _from_json(Gamma, prior, f"{where}.{name}") for name, prior in value.items()}
+
+
+def _recipe(value: dict[str, Any], where: str) -> Any:
+    given = _object(value, where, ("class", "fields"))
+    name = given["class"]
+    if not isinstance(name, str) or name not in RECIPES:
+        raise FileError(
+            f"`{where}.class` must be one of {', '.join(RECIPES)}; got {name!r:.80}. If a newer halfgp wrote"
+            " it, upgrade with pip install -U halfgp."
+        )
+    return _from_json(RECIPES[name], given["fields"], f"{where}.fields")
+
+
+# ----------------------------------------------------------------------------------------------- solves
+
+
+def _solve_to_json(solve: SolveResult) -> dict[str, Any]:
+    """What is not a tensor of a solve."""
+    return {
+        "column_status": [status.value for status in solve.column_status],
+        "status": solve.status.value,
+        "iterations": solve.iterations,
+        "passes": solve.passes,
+        "passes_by_precision": dict(solve.passes_by_precision),
+        "precision": solve.precision,
+        "climbs": [asdict(climb) for climb in solve.climbs],
+        "tol": solve.tol,
+    }
+
+
+def _solve_from_json(stored: Stored, value: object, weights: Tensor) -> SolveResult:
+    names = (
+        *("column_status", "status", "iterations", "passes", "passes_by_precision", "precision", "climbs"),
+        "tol",
+    )
+    given = _object(value, "solve", names)
+    q = weights.shape[1]
+    columns = _typed(given["column_status"], "solve.column_status", list)
+    if len(columns) != q:
+        raise FileError(
+            f"`solve.column_status` must have one entry for each target, {q}; got {len(columns)}."
+        )
+    by_precision = _typed(given["passes_by_precision"], "solve.passes_by_precision", dict)
+    climbs = _typed(given["climbs"], "solve.climbs", list)
+    return SolveResult(
+        solution=weights,
+        status=_status(given["status"], "solve.status"),
+        column_status=tuple(_status(column, "solve.column_status") for column in columns),
+        iterations=_typed(given["iterations"], "solve.iterations", int),
+        passes=_typed(given["passes"], "solve.passes", int),
+        passes_by_precision={
+            name: _typed(count, "solve.passes_by_precision", int) for name, count in by_precision.items()
+        },
+        residual_norms=require(stored, "solve.residual_norms", torch.float64, (q,)),
+        history=require(stored, "solve.history", torch.float64, (None, q)),
+        precision=_typed(given["precision"], "solve.precision", str),
+        climbs=tuple(_from_json(Climb, climb, f"solve.climbs.{k}") for k, climb in enumerate(climbs)),
+        tol=_number(given["tol"], "solve.tol"),
+    )
+
+
+def _status(value: object, where: str) -> Status:
+    try:
+        return Status(value)
+    except ValueError as error:
+        raise FileError(f"`{where}` must be one of {', '.join(Status)}; got {value!r:.80}.") from error
+
+
+# ------------------------------------------------------------------------------------------- plain JSON
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity and no NaN, which become strings."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _from_json(cls: type[T], value: object, where: str) -> T:
+    """A dataclass of plain values, whose annotations say what each must be."""
+    wanted = {field.name: str(field.type) for field in fields(cls)}  # type: ignore[arg-type]
+    given = _object(value, where, tuple(wanted))
+    return cls(**{name: _field(given[name], f"{where}.{name}", kind) for name, kind in wanted.items()})
+
+
+def _field(value: object, where: str, kind: str) -> Any:
+    """A plain value of one of the plain types in an annotation such as "int | str | None"."""
+    parts = kind.split(" | ")
+    if value is None and "None" in parts:
+        return None
+    if "float" in parts:
+        return _number(value, where)
+    if kind == "dict[str, Any]":  # the hyperparameters of a step
+        return {
+            name: [_number(v, where) for v in inner] if isinstance(inner, list) else _number(inner, where)
+            for name, inner in _typed(value, where, dict).items()
+        }
+    plain = {"int": int, "str": str, "bool": bool}
+    if type(value) not in [
+        plain[part] for part in parts if part in plain
+    ]:  # not isinstance: a bool is no int
+        raise FileError(f"`{where}` must be {kind}; got {value!r:.80}.")
+    return value
+
+
+def _number(value: object, where: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:  # an integer beyond all floats
+            pass
+    elif value in ("nan", "inf", "-inf"):
+        return float(str(value))
+    raise FileError(f"`{where}` must be a number; got {value!r:.80}.")
+
+
+def _typed(value: object, where: str, kind: type[T]) -> T:
+    """The value, if it is of exactly that type."""
+    if type(value) is not kind:
+        raise FileError(f"`{where}` must be of type {kind.__name__}; got {value!r:.80}.")
+    return value
+
+
+def _object(value: object, where: str, names: tuple[str, ...] | list[str]) -> dict[str, Any]:
+    """A JSON object with exactly these fields."""
+    if not isinstance(value, dict) or set(value) != set(names):
+        got = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        raise FileError(f"`{where}` must be an object with the fields {list(names)}; got {got!s:.400}.")
+    return value

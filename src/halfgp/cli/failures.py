@@ -1,0 +1,144 @@
+"""Every way in which a command can end, and its exit code; no traceback unless HALFGP_DEBUG asks for one.
+
+0: done. 1: it could not be done. 2: it was not understood. 130: Ctrl-C. 141: nobody reads the output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from halfgp.cli.output import remark, show_json
+from halfgp.errors import HalfGPError, HalfGPWarning
+
+CANNOT, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+# Options whose name is not that of the argument in Python.
+OPTIONS = {"random_state": "--seed"}
+
+
+class Commands(TyperGroup):
+    """The commands, with errors in one line each."""
+
+    _as_json = False
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command and exit with its code."""
+        given = list(sys.argv[1:] if args is None else args)
+        self._as_json = "--json" in given  # a mistyped command has no options yet that could tell
+        try:
+            code = super().main(
+                given, prog_name, complete_var, standalone_mode=False, windows_expand_args=False, **extra
+            )
+        except Exception as error:
+            code = _usage(error, self._as_json)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; whatever it raises becomes a line and an exit code."""
+        as_json = self._as_json
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", HalfGPWarning)
+                warnings.showwarning = _show_warning
+                result = super().invoke(ctx)
+            sys.stdout.flush()  # a reader that has gone is noticed here and not at exit
+            return result
+        except HalfGPError as error:
+            raise typer.Exit(_cannot(_in_options(str(error), self._options(ctx)), error, as_json)) from None
+        except MemoryError as error:
+            text = "There is not enough memory. Set --memory-limit, or take fewer rows."
+            raise typer.Exit(_cannot(text, error, as_json)) from None
+        except KeyboardInterrupt:
+            _interrupted(as_json)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # Python flushes standard output once more at exit: into nothing, then, instead of into an error.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from None
+        except Exception as error:
+            if _is_of_typer(error):
+                raise
+            text = (
+                f"{type(error).__name__}: {error} This is a mistake in halfgp: set HALFGP_DEBUG=1 to see"
+                " where, and please report it."
+            )
+            raise typer.Exit(_cannot(" ".join(text.split()), error, as_json)) from None
+
+    def _options(self, ctx: Any) -> dict[str, str]:
+        """Python's names of arguments and the options that set them, of the command that runs."""
+        command = self.commands.get(ctx.invoked_subcommand or "")
+        parameters = [] if command is None else command.params
+        named = {p.name: p.opts[0] for p in parameters if p.name and p.opts[0].startswith("--")}
+        return {**named, **{name: option for name, option in OPTIONS.items() if option in named.values()}}
+
+
+def _cannot(text: str, error: BaseException, as_json: bool) -> int:
+    if os.environ.get("HALFGP_DEBUG"):
+        traceback.print_exception(error)
+    if as_json:
+        show_json({"error": text, "kind": type(error).__name__})
+    else:
+        remark(f"Error: {text}", "bold red")
+    return CANNOT
+
+
+def _interrupted(as_json: bool) -> None:
+    if as_json:
+        show_json({"error": "Interrupted: nothing was written.", "kind": "KeyboardInterrupt"})
+    else:
+        remark("Interrupted: nothing was written.", "bold yellow")
+
+
+def _usage(error: Exception, as_json: bool) -> int:
+    """Explain a command that was not understood."""
+    if not _is_of_typer(error):
+        raise error
+    shown: Any = error
+    if as_json:
+        show_json({"error": shown.format_message(), "kind": type(error).__name__})
+    else:
+        shown.show()
+    return int(shown.exit_code)
+
+
+def _is_of_typer(error: Exception) -> bool:
+    """Whether typer raised it to say something itself."""
+    # Not by class: depending on its version, typer imports Click's or has its own copy of them.
+    return hasattr(error, "exit_code") or type(error).__name__ == "Abort"
+
+
+def _in_options(text: str, options: Mapping[str, str]) -> str:
+    """A message with the arguments that it names in Python's way named as options."""
+    for name, option in options.items():
+        text = text.replace(f"`{name}`", f"`{option}`")
+    return text
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A line for people; other libraries' warnings only for who looks for mistakes."""
+    if issubclass(category, HalfGPWarning):
+        remark(f"Warning: {message}", "bold yellow")
+    elif os.environ.get("HALFGP_DEBUG"):
+        remark(f"{category.__name__}: {message} ({filename}:{lineno})")

@@ -1,0 +1,201 @@
+"""`halfgp fit`."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from rich.console import Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from halfgp.cli import options
+from halfgp.cli.failures import INTERRUPTED
+from halfgp.cli.models import NamedModel, check_features, new_model
+from halfgp.cli.output import check_output, facts, remark, show, show_json
+from halfgp.errors import InputError
+from halfgp.model import ExactGP
+from halfgp.progress import ProgressBar
+from halfgp.report import words
+from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scores, summarise
+from halfgp.scores import Scores, score
+from halfgp.settings import Settings
+from halfgp.tables import Floats, read_table
+
+SHOWN = 20  # features in the table
+
+
+def run(
+    data: options.Data,
+    target: options.Target,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.", show_default=False)],
+    features: options.Features = None,
+    drop: options.Drop = None,
+    kernel: options.Kernel = str(Settings.kernel),
+    noise_floor: options.NoiseFloor = Settings.noise_floor,
+    steps: options.Steps = Settings.steps,
+    subset: options.Subset = Settings.subset,
+    method: options.Method = Settings.method,
+    precision: options.Precision = str(Settings.precision),
+    threads: options.Threads = None,
+    memory_limit: options.MemoryLimit = None,
+    seed: options.Seed = Settings.random_state,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where a killed run resumes from; by default beside the output.", show_default=False
+        ),
+    ] = None,
+    no_checkpoint: Annotated[
+        bool, typer.Option("--no-checkpoint", help="Keep none: a killed run begins anew.")
+    ] = False,
+    test_fraction: Annotated[
+        float, typer.Option(help="Share of the rows to hold out and score.", min=0.0, max=0.9)
+    ] = 0.0,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit a model to a table and save it.
+
+    An earlier file at the output is replaced once the new one is complete. Ctrl-C saves the best model so far
+    and exits with 130. A run that was killed resumes from its checkpoint when the same command is given
+    again.
+    """
+    if checkpoint is not None and no_checkpoint:
+        raise InputError("Give one of `--checkpoint` and `--no-checkpoint`.")
+    check_output(output)
+    kept = None if no_checkpoint else checkpoint or output.with_name(output.name + ".checkpoint")
+    if kept is not None:
+        check_output(kept)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    gp = new_model(
+        kernel,
+        noise_floor,
+        steps=steps,
+        subset=subset,
+        method=method,
+        precision=precision,
+        threads=threads,
+        memory_limit=memory_limit,
+        random_state=seed,
+        checkpoint=kept,
+    )
+    table = read_table(
+        data,
+        target=target,
+        features=options.columns(features, "--features"),
+        drop=options.columns(drop, "--drop") or (),
+    )
+    check_features(table)
+    assert table.y is not None
+    train, test = _split(table.y, test_fraction, seed)
+    _check_targets(table.y[train], table.target_name or target)
+    if kept is not None and kept.exists() and not quiet:
+        remark(f"Resuming: from the checkpoint {kept}", "bold")
+    _fit(gp, table.X[train], table.y[train], progress=not (quiet or as_json))
+    model = NamedModel(gp, table.feature_names, table.target_name)
+    model.save(output)
+    tested = _score(gp, table.X[test], table.y[test]) if len(test) else None
+    if not quiet or as_json:
+        _tell(model, output, tested, as_json)
+    assert gp.report is not None
+    if gp.report.interrupted:
+        remark(f"Interrupted: the best model so far is in {output}", "bold yellow")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _fit(gp: ExactGP, X: Floats, y: Floats, *, progress: bool) -> None:
+    settings = gp.settings
+    with ProgressBar(settings) if progress else nullcontext() as bar:
+        if bar is not None:
+            gp.settings = replace(settings, callbacks=(bar,))
+        gp.fit(X, y)
+    gp.settings = settings  # the bar is of this fit only
+
+
+def _split(y: Floats, fraction: float, seed: int) -> tuple[Any, Any]:
+    """Rows to learn from and rows to hold out, in the order of the table; all of the latter have targets."""
+    held = np.zeros(len(y), dtype=np.bool_)
+    whole = np.flatnonzero(~np.isnan(y))
+    held[np.random.default_rng(seed).permutation(whole)[: round(fraction * len(whole))]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _check_targets(y: Floats, name: str) -> None:
+    """Refuse what no model can be learned from."""
+    values = y[~np.isnan(y)]
+    if len(values) < 2:
+        raise InputError(f"`target` must have at least 2 rows with a value; {name!r} has {len(values)}.")
+    if np.isinf(values).any():
+        raise InputError(
+            f"`target` must not hold infinity; {name!r} does. Remove such rows, or empty the cells."
+        )
+    if values.min() == values.max():
+        raise InputError(
+            f"`target` must vary; {name!r} is {values[0]:g} in every row. There is nothing to learn: name"
+            " another column."
+        )
+
+
+def _score(gp: ExactGP, X: Floats, y: Floats) -> Scores:
+    mean, std = gp.predict(X, return_std=True)
+    return score(y, mean, std)
+
+
+def _tell(model: NamedModel, output: Path, tested: Scores | None, as_json: bool) -> None:
+    gp = model.gp
+    assert gp.report is not None
+    summary = summarise(gp, model.columns)
+    left_out = leave_one_out_scores(gp)
+    if as_json:
+        show_json(
+            {
+                "output": output,
+                "target": model.target_name,
+                "fit": asdict(gp.report),
+                "hyperparameters": summary.as_dict(),
+                "leave_one_out": None if left_out is None else left_out.as_dict(),
+                "test": None if tested is None else tested.as_dict(),
+            }
+        )
+        return
+    unit = f"in units of {model.target_name}"
+    noise = "given for every row" if summary.noise_std is None else f"std {words.number(summary.noise_std)}"
+    pairs = [
+        *how_it_was_fitted(gp.report),
+        ("kernel", summary.kernel),
+        ("noise", f"{noise} ({unit})"),
+        ("signal", f"std {words.number(summary.signal_std)} about a mean of {words.number(summary.mean)}"),
+    ]
+    if left_out is not None:
+        pairs.append(("leave-one-out", str(left_out)))
+    if tested is not None:
+        pairs.append(("held out", str(tested)))
+    body = Group(facts(pairs), "", _relevance(summary))
+    title = Text(f"{output}: {model.target_name}")
+    show(Panel(body, title=title, title_align="left", expand=False))
+
+
+def _relevance(summary: Summary) -> Table:
+    """Features with bars, the most relevant first."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("feature", "relevance", "", "lengthscale"):
+        table.add_column(heading, justify="left" if heading in ("feature", "relevance") else "right")
+    for feature in summary.by_relevance()[:SHOWN]:
+        known = feature.relevance is not None
+        table.add_row(
+            Text(feature.name),
+            Text(words.bar(feature.relevance or 0.0), style="green"),
+            f"{feature.relevance:.2f}" if known else "–",
+            words.number(feature.lengthscale, 3),
+        )
+    if len(summary.features) > SHOWN:
+        table.add_row(f"… {len(summary.features) - SHOWN} more", "", "", "")
+    return table

@@ -1,0 +1,157 @@
+"""Models with the names of their columns, and tables whose columns are put in the order of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from halfgp.archive import load_model, save_model
+from halfgp.errors import FileError, InputError
+from halfgp.model import ExactGP
+from halfgp.settings import Settings
+from halfgp.tables import Floats, Table, read_table
+
+
+@dataclass(frozen=True, eq=False)
+class NamedModel:
+    """A fitted model of one target.
+
+    Attributes:
+        gp: the model.
+        feature_names: (d,), or None where it was fitted without names.
+        target_name: or None where it is not known.
+    """
+
+    gp: ExactGP
+    feature_names: tuple[str, ...] | None
+    target_name: str | None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names for people: x0, x1, … where there are none."""
+        assert self.gp.x_scale is not None
+        return self.feature_names or tuple(f"x{k}" for k in range(len(self.gp.x_scale.mean)))
+
+    def save(self, path: Path) -> None:
+        """Write it to a file, which `halfgp.load` reads too."""
+        names = None if self.feature_names is None else list(self.feature_names)
+        save_model(self.gp, path, {"feature_names": names, "target_name": self.target_name})
+
+    @classmethod
+    def load(cls, path: Path) -> NamedModel:
+        """From a file.
+
+        Raises:
+            FileError: whatever is wrong with it.
+        """
+        gp, extra = load_model(path)
+        assert gp.x_scale is not None
+        assert gp.y_scale is not None
+        if len(gp.y_scale.mean) != 1:
+            raise InputError(
+                f"`{path}` is a model of {len(gp.y_scale.mean)} targets, and commands are for one."
+                " Use `halfgp.load` in Python."
+            )
+        names, target = extra.get("feature_names"), extra.get("target_name")
+        if names is not None and not (
+            isinstance(names, list)
+            and all(isinstance(name, str) for name in names)
+            and len(names) == len(gp.x_scale.mean)
+        ):
+            raise FileError(f"The names of features in `{path}` are damaged: {names!r:.80}. Fit it anew.")
+        if target is not None and not isinstance(target, str):
+            raise FileError(f"The name of the target in `{path}` is damaged: {target!r:.80}. Fit it anew.")
+        return cls(gp, None if names is None else tuple(names), target)
+
+
+class Rows(NamedTuple):
+    """Rows of a table whose values are known.
+
+    Attributes:
+        X: (m, d), in the order of the model's columns.
+        y: (m,).
+        target_name: as the table has it.
+        dropped: how many rows more have no value.
+    """
+
+    X: Floats
+    y: Floats
+    target_name: str
+    dropped: int
+
+
+def new_model(kernel: str, noise_floor: float, **settings: Any) -> ExactGP:
+    """A model as options describe it, checked before anything is read."""
+    # Training starts above its floor, wherever that is.
+    noise = max(Settings.noise, 2 * noise_floor)
+    gp = ExactGP(kernel, noise_floor=noise_floor, noise=noise, **settings)
+    gp.settings.check()
+    return gp
+
+
+def read_points(model: NamedModel, path: Path) -> Floats:
+    """The points (m, d) of a table, whose columns are found by name where the model has names.
+
+    Without names, the columns are taken as they stand; the target's, if the table has it, is left out.
+    """
+    table = _read(model, path, model.target_name, require_target=False)
+    return _checked(model, table).X
+
+
+def read_rows(model: NamedModel, path: Path, target: str | None) -> Rows:
+    """The rows of a table that have a value of the target: the one named, or that of the fit."""
+    target = target or model.target_name
+    if target is None:
+        raise InputError("`target` must name the column of the values: the model does not know it.")
+    table = _checked(model, _read(model, path, target, require_target=True))
+    assert table.y is not None
+    whole = ~np.isnan(table.y)
+    if not whole.any():
+        raise InputError(f"Column {table.target_name!r} of {path} has no value to compare with.")
+    dropped = len(whole) - int(whole.sum())
+    return Rows(table.X[whole], table.y[whole], table.target_name or target, dropped)
+
+
+def check_features(table: Table) -> None:
+    """Refuse a table with holes in its features, naming the first."""
+    bad = ~np.isfinite(table.X)
+    if not bad.any():
+        return
+    row, column = (int(k) for k in np.argwhere(bad)[0])
+    name, holes = table.feature_names[column], int(bad[:, column].sum())
+    raise InputError(
+        f"Column {name!r} of {table.source} has {holes:,} values that are missing or infinite, the first in"
+        f" row {row + 1} of the data. Fill them in, remove the rows, or fit without it: --drop {name!r}."
+    )
+
+
+def _read(model: NamedModel, path: Path, target: str | None, *, require_target: bool) -> Table:
+    names = model.feature_names
+    if names is None:
+        return read_table(path, target=target, require_target=require_target)
+    try:
+        table = read_table(path, target=target, features=names, require_target=require_target)
+    except InputError as error:
+        if "`features` must name a column" not in str(error):
+            raise
+        said = str(error).replace(
+            "`features` must name a column of", "the model needs a column that is not in"
+        )
+        raise InputError(said[0].upper() + said[1:]) from error
+    absent = [name for name in names if name not in table.feature_names]
+    if absent:  # a name such as "3" would otherwise be taken for the index of a column
+        raise InputError(f"The model needs a column that is not in {path}; got no {absent[0]!r}.")
+    return table
+
+
+def _checked(model: NamedModel, table: Table) -> Table:
+    if table.X.shape[1] != len(model.columns):
+        raise InputError(
+            f"{table.source} must have {len(model.columns)} columns beside the target, as the model was"
+            f" fitted without names; got {table.X.shape[1]}."
+        )
+    check_features(table)
+    return table

@@ -1,0 +1,84 @@
+"""Options that several commands share, each said once."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from halfgp.errors import InputError
+from halfgp.settings import CHOICES
+
+_MODEL = "Model"
+_RUN = "Run"
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Data = Annotated[
+    Path,
+    typer.Argument(
+        help="Table of numbers: .csv, .tsv (also .gz), .parquet, .npy or .npz.", show_default=False
+    ),
+]
+Model = Annotated[Path, typer.Argument(help="Model that `halfgp fit` wrote.", show_default=False)]
+Target = Annotated[
+    str,
+    typer.Option("--target", "-t", help="Column to learn: its name, or -1 for the last.", show_default=False),
+]
+KnownTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target", "-t", help="Column of the values; by default that of the fit.", show_default=False
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        "--features",
+        help="Columns to learn from, with commas; by default all others.",
+        show_default=False,
+    ),
+]
+Drop = Annotated[
+    str | None, typer.Option("--drop", help="Columns to leave out, with commas.", show_default=False)
+]
+Kernel = Annotated[
+    str,
+    typer.Option(help="rbf, matern12, matern32, matern52 or rational_quadratic.", rich_help_panel=_MODEL),
+]
+NoiseFloor = Annotated[
+    float,
+    typer.Option(help="Least variance of the noise, of standardised targets.", rich_help_panel=_MODEL),
+]
+Steps = Annotated[int, typer.Option(help="Training steps on all rows, by solves.", rich_help_panel=_MODEL)]
+Subset = Annotated[
+    int, typer.Option(help="Rows of the exact training before them; 0 for none.", rich_help_panel=_MODEL)
+]
+Method = Annotated[str, typer.Option(help=", ".join(CHOICES["method"]) + ".", rich_help_panel=_MODEL)]
+Precision = Annotated[
+    str,
+    typer.Option(help="Of training solves: auto, half, bfloat16, single or double.", rich_help_panel=_MODEL),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Threads; by default one per core.", show_default=False, min=1, rich_help_panel=_RUN),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        help="Such as 2GB; by default what the machine has.", show_default=False, rich_help_panel=_RUN
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Of everything random.", rich_help_panel=_RUN)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and warnings only.")]
+
+
+def columns(text: str | None, option: str) -> list[str] | None:
+    """Names from a list with commas; one that holds a comma itself is put in double quotes."""
+    if text is None:
+        return None
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not all(names) or not names:
+        raise InputError(f'`{option}` must be names with commas, such as "a,b"; got {text!r}.')
+    return names

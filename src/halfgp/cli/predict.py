@@ -1,0 +1,105 @@
+"""`halfgp predict`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+
+from halfgp.cli import options
+from halfgp.cli.models import NamedModel, read_points
+from halfgp.cli.output import check_output, show, show_json
+from halfgp.errors import InputError
+from halfgp.model import ExactGP
+from halfgp.report import words
+from halfgp.tables import Floats, write_table
+
+SHOWN = 10  # rows, without an output
+
+
+def run(
+    model: options.Model,
+    data: options.Data,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Table to write; without it the first rows are shown.", show_default=False
+        ),
+    ] = None,
+    std: Annotated[bool, typer.Option("--std/--no-std", help="Standard deviations and intervals.")] = True,
+    error: Annotated[bool, typer.Option("--error", help="Estimates of the numerical error.")] = False,
+    interval: Annotated[float, typer.Option(help="Probability between `lower` and `upper`.")] = 0.95,
+    samples: Annotated[int, typer.Option(help="So many functions drawn from the posterior.", min=0)] = 0,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Predict the target for new rows.
+
+    Columns are matched by name, and others are ignored; a model that was fitted without names takes them as
+    they stand. Deviations and intervals are those of a new value, its noise included; samples are of the
+    function without noise.
+    """
+    if not 0 < interval < 1:
+        raise InputError(f"`interval` must be between 0 and 1; got {interval:g}. For 95 % write 0.95.")
+    if output is not None:
+        check_output(output)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    named = NamedModel.load(model)
+    X = read_points(named, data)
+    columns = _columns(named.gp, X, std=std, error=error, interval=interval, samples=samples, seed=seed)
+    if output is not None:
+        write_table(output, columns)
+    if as_json:
+        values = {} if output is not None else {name: column.tolist() for name, column in columns.items()}
+        written = [] if output is None else list(columns)
+        show_json({"rows": len(X), "output": output, "columns": written or values})
+    elif output is None:
+        show(_table(columns))
+    elif not quiet:
+        show(f"{words.plural(len(X), 'row')} with {', '.join(columns)} in {output}")
+
+
+def _columns(
+    gp: ExactGP, X: Floats, *, std: bool, error: bool, interval: float, samples: int, seed: int
+) -> dict[str, Floats]:
+    """What is asked for, by the names of its columns."""
+    found = gp.predict(X, return_std=std, return_error=error)
+    parts = list(found) if isinstance(found, tuple) else [found]
+    errors = parts.pop() if error else None
+    columns: dict[str, Floats] = {"mean": parts[0]}
+    if std:
+        half_width = math.sqrt(2) * float(torch.erfinv(torch.tensor(interval, dtype=torch.float64)))
+        columns |= {
+            "std": parts[1],
+            "lower": parts[0] - half_width * parts[1],
+            "upper": parts[0] + half_width * parts[1],
+        }
+    if errors is not None:
+        columns["mean_error"] = errors.mean
+        if errors.std is not None:
+            columns["std_error"] = errors.std
+    if samples:
+        draws = gp.sample(X, samples, seed=seed)
+        columns |= {f"sample_{k + 1}": draws[:, k] for k in range(samples)}
+    return columns
+
+
+def _table(columns: dict[str, Floats]) -> Table:
+    rows = len(next(iter(columns.values())))
+    more = f"{rows - SHOWN:,} more rows: write them all with -o out.csv" if rows > SHOWN else None
+    table = Table(box=None, padding=(0, 2, 0, 0), caption=more, caption_justify="left")
+    for name in ("row", *columns):
+        table.add_column(name, justify="right")
+    for k in range(min(rows, SHOWN)):
+        table.add_row(
+            str(k + 1),
+            *(words.number(float(c[k]), 2 if "error" in name else 5) for name, c in columns.items()),
+        )
+    return table

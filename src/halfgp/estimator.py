@@ -1,0 +1,373 @@
+"""`GPRegressor`: an exact Gaussian process with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data  # type: ignore[import-untyped]
+
+from halfgp.archive import load_model, save_model
+from halfgp.backends import Backend
+from halfgp.data import ArrayLike
+from halfgp.errors import FileError, InputError
+from halfgp.kernels import Kernel
+from halfgp.model import ExactGP, FloatArray, LeaveOneOut, LogLikelihood
+from halfgp.planner import Plan
+from halfgp.precision import Precision
+from halfgp.preconditioners import PreconditionerConfig
+from halfgp.priors import Priors
+from halfgp.progress import ProgressBar
+from halfgp.scores import Scores, score
+from halfgp.settings import Settings
+from halfgp.training import Step
+
+POINTS = {"dtype": np.float64, "order": "C"}
+# One target that is missing costs its row, which `ExactGP` leaves out with a warning. Infinity is refused.
+TARGETS = {"dtype": np.float64, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
+
+
+class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Exact Gaussian process regression in low precision.
+
+    The parameters are the fields of `halfgp.settings.Settings`, which describes them all and has their
+    defaults; nothing is checked before `fit`. `random_state` may also be a `RandomState`, or None.
+
+    Attributes:
+        model_: the fitted `ExactGP`.
+        kernel_: as found, on standardised features and targets.
+        noise_: learned variance of standardised targets; None where every row has its own.
+        history_: one `Step` for each evaluation of the likelihood.
+        report_: how the fit went.
+        relevance_: (d,) inverse lengthscales, largest 1; None for kernels without one per feature.
+        n_features_in_: d.
+        feature_names_in_: (d,) where `X` was a data frame.
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = Settings.kernel,
+        *,
+        ard: bool = Settings.ard,
+        lengthscale: float | None = Settings.lengthscale,
+        outputscale: float = Settings.outputscale,
+        noise: float = Settings.noise,
+        noise_floor: float = Settings.noise_floor,
+        mean: str = Settings.mean,
+        priors: str | Priors | None = Settings.priors,
+        standardise_X: bool = Settings.standardise_X,
+        standardise_y: bool = Settings.standardise_y,
+        method: str = Settings.method,
+        precision: str | Precision = Settings.precision,
+        subset: int = Settings.subset,
+        subset_iterations: int = Settings.subset_iterations,
+        optimiser: str = Settings.optimiser,
+        steps: int = Settings.steps,
+        learning_rate: float = Settings.learning_rate,
+        softplus: bool = Settings.softplus,
+        probes: int = Settings.probes,
+        gradient: str = Settings.gradient,
+        preconditioner: str | PreconditionerConfig | None = Settings.preconditioner,
+        rank: int | None = Settings.rank,
+        tol: float = Settings.tol,
+        min_iterations: int = Settings.min_iterations,
+        max_iterations: int = Settings.max_iterations,
+        test_tol: float = Settings.test_tol,
+        test_max_iterations: int = Settings.test_max_iterations,
+        variance: str = Settings.variance,
+        neighbours: int | None = Settings.neighbours,
+        backend: str | Backend = Settings.backend,
+        device: str = Settings.device,
+        threads: int | None = Settings.threads,
+        memory_limit: int | str | None = Settings.memory_limit,
+        checkpoint: str | PathLike[str] | None = Settings.checkpoint,
+        callbacks: Sequence[Callable[..., object]] = Settings.callbacks,
+        progress: bool = Settings.progress,
+        random_state: int | np.random.RandomState | None = Settings.random_state,
+    ) -> None:
+        self.kernel = kernel
+        self.ard = ard
+        self.lengthscale = lengthscale
+        self.outputscale = outputscale
+        self.noise = noise
+        self.noise_floor = noise_floor
+        self.mean = mean
+        self.priors = priors
+        self.standardise_X = standardise_X
+        self.standardise_y = standardise_y
+        self.method = method
+        self.precision = precision
+        self.subset = subset
+        self.subset_iterations = subset_iterations
+        self.optimiser = optimiser
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.softplus = softplus
+        self.probes = probes
+        self.gradient = gradient
+        self.preconditioner = preconditioner
+        self.rank = rank
+        self.tol = tol
+        self.min_iterations = min_iterations
+        self.max_iterations = max_iterations
+        self.test_tol = test_tol
+        self.test_max_iterations = test_max_iterations
+        self.variance = variance
+        self.neighbours = neighbours
+        self.backend = backend
+        self.device = device
+        self.threads = threads
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
+        self.callbacks = callbacks
+        self.progress = progress
+        self.random_state = random_state
+
+    @classmethod
+    def paper(cls, kernel: str | Kernel = "rbf", precision: str = "half", **overrides: Any) -> GPRegressor:
+        """As in "Low-Precision Arithmetic for Fast Gaussian Processes" (Maddox et al., 2022).
+
+        Args:
+            kernel: theirs are "rbf" and "matern32" or so.
+            precision: of training solves.
+            overrides: any other parameter.
+        """
+        softplus_of_zero = math.log(2)  # where GPyTorch starts lengthscales and the output scale
+        options: dict[str, Any] = {
+            "method": "cg",
+            "subset": 0,
+            "steps": 50,
+            "optimiser": "adam",
+            "learning_rate": 0.1,
+            "softplus": True,
+            "probes": 10,
+            "gradient": "hutchinson",
+            "preconditioner": "pivoted_cholesky",
+            "rank": 15,
+            "tol": 1.0,
+            "min_iterations": 10,
+            "max_iterations": 50,
+            "test_tol": 0.01,
+            "noise": 2.0,
+            "noise_floor": 1e-4,
+            "lengthscale": softplus_of_zero,
+            "outputscale": softplus_of_zero,
+            "mean": "zero",
+            "priors": "paper",
+        }
+        return cls(kernel=kernel, precision=precision, **options | overrides)
+
+    def fit(self, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None = None) -> GPRegressor:
+        """Learn hyperparameters and condition on the rows.
+
+        Args:
+            X: (n, d), finite.
+            y: (n,) or (n, q) targets that share one kernel; rows with NaN are left out, with a warning.
+            noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
+        """
+        points, targets = self._validated(X, y, reset=True)
+        model = self._unfitted()
+        settings = model.settings
+        with ProgressBar(settings) if settings.progress else nullcontext() as bar:
+            if bar is not None:
+                model.settings = replace(settings, callbacks=(*settings.callbacks, bar))
+            model.fit(points, targets, noise)
+        model.settings = settings  # without the bar, which is of this fit only
+        return self._take(model)
+
+    def predict(
+        self,
+        X: ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        return_error: bool = False,
+        include_noise: bool = True,
+    ) -> Any:
+        """The predictive mean (m,) or (m, q), and beside it what is asked for, as a tuple.
+
+        Args:
+            X: (m, d).
+            return_std: add the standard deviation, of the shape of the mean.
+            return_cov: add the covariance (m, m), or (q, m, m), instead; O(m²) memory.
+            return_error: add a `NumericalError`, estimates of what rounding and unfinished solves did.
+            include_noise: whether deviations are those of a new target, or of the function without its noise.
+        """
+        return self._fitted().predict(
+            self._points(X),
+            return_std=return_std,
+            return_cov=return_cov,
+            return_error=return_error,
+            include_noise=include_noise,
+        )
+
+    def sample_y(
+        self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+    ) -> FloatArray:
+        """Draws (m, n_samples), or (m, q, n_samples), of the function at points (m, d), without noise."""
+        model = self._fitted()
+        return model.sample(self._points(X), _plain(n_samples), seed=_seed(random_state))
+
+    def update(self, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None = None) -> GPRegressor:
+        """Condition on more rows, with the hyperparameters and scales as they are.
+
+        Args:
+            X: (m, d) new points.
+            y: (m,) or (m, q) their targets.
+            noise: (m,) their variances, exactly if `fit` was given some.
+        """
+        model = self._fitted()
+        points, targets = self._validated(X, y, reset=False)
+        return self._take(model.update(points, targets, noise))
+
+    def plan(self, X: ArrayLike) -> Plan:
+        """Memory, passes and minutes that `fit` on points (n, d) would take, before any work."""
+        return self._unfitted().plan(check_array(X, **POINTS))
+
+    def log_marginal_likelihood(self) -> LogLikelihood:
+        """Of the training targets, in their own units; with a standard error where it is an estimate."""
+        return self._fitted().log_marginal_likelihood()
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Predictions of every training row from all the others, without fitting again."""
+        return self._fitted().leave_one_out()
+
+    def scores(self, X: ArrayLike, y: ArrayLike) -> Scores:
+        """RMSE, NLL, CRPS and coverage of the predictions for targets (m,) or (m, q) at points (m, d)."""
+        mean, std = self.predict(X, return_std=True)
+        return score(np.asarray(y), mean, std)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to one file, which `halfgp.load` reads; without pickle, callbacks and checkpoint."""
+        names = getattr(self, "feature_names_in_", None)
+        save_model(self._fitted(), path, {"feature_names": None if names is None else list(names)})
+
+    def plot_history(self, axes: Any = None) -> Any:
+        """Draw loss, hyperparameters and solves by step; needs matplotlib.
+
+        Args:
+            axes: three matplotlib axes to draw into; new ones if None.
+
+        Returns:
+            The axes.
+        """
+        return _plot(self._fitted().history, axes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _unfitted(self) -> ExactGP:
+        """A model with these parameters, its seed drawn."""
+        options = {field.name: _plain(getattr(self, field.name)) for field in fields(Settings)}
+        return ExactGP(**options | {"random_state": _seed(self.random_state)})
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")  # a fit that failed has left `n_features_in_`
+
+    def _fitted(self) -> ExactGP:
+        check_is_fitted(self)
+        model: ExactGP = self.model_
+        return model
+
+    def _take(self, model: ExactGP) -> GPRegressor:
+        """Show what a fitted model found."""
+        point = model.hyperparameters
+        self.model_ = model
+        self.kernel_ = point.kernel
+        self.noise_ = None if point.noise is None else float(point.noise.value)
+        self.history_ = model.history
+        self.report_ = model.report
+        self.relevance_ = model.relevance
+        return self
+
+    def _validated(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[FloatArray, FloatArray]:
+        """Points (n, d) and targets (n,) or (n, q), by the rules of scikit-learn."""
+        points, targets = validate_data(self, X, y, reset=reset, validate_separately=(POINTS, TARGETS))
+        return points, targets
+
+    def _points(self, X: ArrayLike) -> FloatArray:
+        points: FloatArray = validate_data(self, X, reset=False, **POINTS)
+        return points
+
+
+def load(path: str | PathLike[str]) -> GPRegressor:
+    """The regressor of a file that `GPRegressor.save` wrote; nothing in the file is executed.
+
+    Raises:
+        FileError: whatever is wrong with the file, and what to do.
+    """
+    model, extra = load_model(path)
+    assert model.x_scale is not None
+    d = len(model.x_scale.mean)
+    regressor = GPRegressor(**model.settings.as_dict())._take(model)
+    regressor.n_features_in_ = d
+    names = extra.get("feature_names")
+    if names is not None:
+        if not isinstance(names, list) or len(names) != d or not all(isinstance(name, str) for name in names):
+            raise FileError(f"`feature_names` of `{path}` must be {d} strings or null; got {names!r:.80}.")
+        regressor.feature_names_in_ = np.array(names, dtype=object)
+    return regressor
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python from one of NumPy, of which searches over parameters make their grids."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _seed(random_state: object) -> int:
+    """An integer as it is; anything else that scikit-learn takes draws one."""
+    plain = _plain(random_state)
+    if isinstance(plain, int) and not isinstance(plain, bool) and 0 <= plain < 2**63:
+        return plain
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError as error:
+        raise InputError(
+            f"`random_state` must be an integer from 0 on, a `RandomState` or None; got {random_state!r}."
+        ) from error
+
+
+def _plot(history: Sequence[Step], axes: Any) -> Any:
+    """Three panels over the steps of all stages, one after the other."""
+    import matplotlib.pyplot as plt  # here, for not everyone who fits also draws
+
+    if axes is None:
+        axes = plt.subplots(1, 3, figsize=(12, 3.2), layout="constrained")[1]
+    losses, values, solves = axes
+    at = range(len(history))
+    for stage in dict.fromkeys(step.stage for step in history):
+        here = [k for k in at if history[k].stage == stage]
+        loss = np.array([history[k].loss for k in here])
+        error = np.array([history[k].loss_error for k in here])
+        (line,) = losses.plot(here, loss, label=stage)
+        losses.fill_between(here, loss - error, loss + error, color=line.get_color(), alpha=0.2, lw=0)
+    if history:  # a line search may overshoot by far: the picture goes up to where the fit began
+        low, start = min(step.loss for step in history), history[0].loss
+        margin = 0.05 * (start - low) or 1.0
+        if math.isfinite(low) and math.isfinite(start):
+            losses.set_ylim(low - margin, start + margin)
+    losses.set(xlabel="step", ylabel="loss per row")
+    for name in history[0].hyperparameters if history else ():
+        curves = np.array([np.atleast_1d(step.hyperparameters[name]) for step in history])
+        (first, *_) = values.plot(at, curves, lw=1, label=[name] + ["_"] * (curves.shape[1] - 1))
+        for line in values.get_lines()[-curves.shape[1] :]:
+            line.set_color(first.get_color())
+    values.set(xlabel="step", ylabel="value", yscale="symlog")
+    solves.plot(at, [step.passes for step in history], label="passes")
+    solves.set(xlabel="step", ylabel="passes over K")
+    residuals = solves.twinx()
+    # A factor has no residual, and zero has no place on this scale.
+    residuals.semilogy(at, [step.residual or math.nan for step in history], "k.", label="residual")
+    residuals.set_ylabel("relative residual (dots)")
+    for panel in (losses, values):
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize="small")
+    return axes

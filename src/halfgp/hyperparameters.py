@@ -1,0 +1,144 @@
+"""Everything that training moves: parameters of the kernel, noise and mean, by name and as a vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halfgp.errors import InputError
+from halfgp.kernels import RBF, Kernel, Matern, RationalQuadratic
+from halfgp.parameters import Parameter, Transform
+
+REACH = 30.0  # on the real line: a factor of 10^13 up or down is as far as any parameter may go
+KERNELS = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic")
+
+
+def kernel_by_name(name: str, d: int, *, ard: bool, lengthscale: float, outputscale: float) -> Kernel:
+    """A scaled stationary kernel for points with d columns.
+
+    Args:
+        name: one of `KERNELS`.
+        d: columns.
+        ard: one lengthscale per column instead of one for all.
+        lengthscale: where they start.
+        outputscale: where it starts.
+    """
+    if name not in KERNELS:
+        raise InputError(
+            f"`kernel` must be a kernel such as `Matern(1.5)`, or one of {', '.join(KERNELS)}; got {name!r}."
+        )
+    lengthscales = [lengthscale] * d if ard else lengthscale
+    if name.startswith("matern"):
+        base: Kernel = Matern(nu=int(name[-2]) / 2, lengthscale=lengthscales)
+    else:
+        base = RBF(lengthscale=lengthscales) if name == "rbf" else RationalQuadratic(lengthscale=lengthscales)
+    return outputscale * base
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """One point in the space that training moves through.
+
+    Attributes:
+        kernel: with its values.
+        noise: variance of every row, or None where rows have fixed variances of their own.
+        mean: (q,) one for each target, or None for zero.
+    """
+
+    kernel: Kernel
+    noise: Parameter | None
+    mean: Parameter | None
+
+    def named_parameters(self) -> dict[str, Parameter]:
+        """By name: "kernel.lengthscale", "noise", "mean"; in a fixed order."""
+        named = {f"kernel.{name}": parameter for name, parameter in self.kernel.named_parameters()}
+        if self.noise is not None:
+            named["noise"] = self.noise
+        if self.mean is not None:
+            named["mean"] = self.mean
+        return named
+
+    def with_parameters(self, parameters: Mapping[str, Parameter]) -> Hyperparameters:
+        """The same with all of `named_parameters` exchanged."""
+        inner = {n.removeprefix("kernel."): p for n, p in parameters.items() if n.startswith("kernel.")}
+        return replace(
+            self,
+            kernel=self.kernel.with_parameters(inner),
+            noise=parameters.get("noise"),
+            mean=parameters.get("mean"),
+        )
+
+    def detached(self, requires_grad: bool = False) -> Hyperparameters:
+        """A copy whose values are fresh leaf tensors."""
+        return self.with_parameters(
+            {name: p.detached(requires_grad) for name, p in self.named_parameters().items()}
+        )
+
+    def centred(self, y: Tensor) -> Tensor:
+        """Targets (n, q) without their mean."""
+        return y if self.mean is None else y - self.mean.value.detach().to(y)
+
+    def diagonal_noise(self, fixed: Tensor | None) -> Tensor:
+        """The variances on the diagonal: () as learned, or (n,) as given."""
+        if self.noise is None:
+            assert fixed is not None
+            return fixed
+        return self.noise.value.detach()
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Hyperparameters as a vector on the real line, in the order of their names.
+
+    Attributes:
+        like: whose structure and bounds are used.
+        softplus: whether positive parameters are reached by softplus instead of exp.
+    """
+
+    like: Hyperparameters
+    softplus: bool = False
+
+    def vector(self, hyperparameters: Hyperparameters) -> Tensor:
+        """The point as a vector (p,), float64."""
+        parts = [
+            self._transform(p).unconstrain(p.value.detach()).reshape(-1)
+            for p in hyperparameters.named_parameters().values()
+        ]
+        return torch.cat(parts)
+
+    def point(self, vector: Tensor) -> Hyperparameters:
+        """The hyperparameters at a vector (p,)."""
+        parameters, start = {}, 0
+        for name, parameter in self.like.named_parameters().items():
+            part = vector[start : start + parameter.value.numel()].reshape(parameter.value.shape)
+            start += parameter.value.numel()
+            parameters[name] = parameter.with_value(_constrained(self._transform(parameter), part))
+        return self.like.with_parameters(parameters)
+
+    def pull_back(self, vector: Tensor, gradient: Mapping[str, Tensor]) -> Tensor:
+        """The gradient (p,) in the vector, from that in the values by name."""
+        leaf = vector.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            values = self.point(leaf).named_parameters()
+            total = sum((gradient[name] * values[name].value).sum() for name in values)
+        assert isinstance(total, Tensor)
+        return torch.autograd.grad(total, leaf)[0]
+
+    def _transform(self, parameter: Parameter) -> Transform:
+        half_line = math.isfinite(parameter.lower) and math.isinf(parameter.upper)
+        return replace(parameter.transform, softplus=self.softplus and half_line)
+
+
+def _constrained(transform: Transform, part: Tensor) -> Tensor:
+    """Values strictly within the bounds, wherever on the real line an optimiser has gone."""
+    if math.isinf(transform.lower) and math.isinf(transform.upper):
+        return part
+    # Softplus is the identity far up: there its numbers are as large as the values.
+    within = part.clamp(-REACH, math.inf if transform.softplus else REACH)
+    # A bound with many digits can still swallow what is added to it.
+    least, most = math.nextafter(transform.lower, math.inf), math.nextafter(transform.upper, -math.inf)
+    return transform.constrain(within).clamp(least, most)

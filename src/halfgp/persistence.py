@@ -1,0 +1,473 @@
+"""One-file models and checkpoints: safetensors with a JSON header, written whole or not at all, no pickle."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import json
+import math
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from halfgp.errors import FileError, InputError
+from halfgp.kernels import (
+    RBF,
+    Constant,
+    Kernel,
+    Linear,
+    Matern,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    Scaled,
+    Sum,
+    White,
+)
+from halfgp.parameters import Parameter
+from halfgp.version import __version__
+
+FORMAT_VERSION = 1
+MAX_KERNEL_DEPTH = 50
+# A level of the kernel is two of JSON, and a header may hold the kernel some levels down.
+MAX_JSON_DEPTH = 4 * MAX_KERNEL_DEPTH
+
+_DTYPES = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+)
+
+Kind = Literal["model", "checkpoint"]
+FilePath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a file holds, checked as a file but not yet for its fields.
+
+    Attributes:
+        kind: "model" or "checkpoint".
+        version: the version of the format it was written in.
+        header: JSON.
+        tensors: on the CPU, in memory of their own.
+    """
+
+    kind: Kind
+    version: int
+    header: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def write_file(path: FilePath, kind: Kind, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Write a file that is complete under its name at every moment, also through a crash or a power cut.
+
+    A failure raises `FileError`, leaves an earlier file as it was and nothing beside it. Only a process that
+    is killed can leave its temporary file, a hidden one, behind. A symbolic link stays, and its target is
+    written.
+
+    Args:
+        path: where to; an earlier file is replaced, and its permissions are kept.
+        kind: "model" or "checkpoint".
+        header: JSON, without NaN and infinities.
+        tensors: dense tensors on any device, real or boolean.
+    """
+    metadata = {
+        "format": "halfgp",
+        "kind": kind,
+        "format_version": str(FORMAT_VERSION),
+        "halfgp_version": __version__,
+        "header": _encode_header(header),
+    }
+    contents = _independent(tensors)
+    directory = Path(path).parent
+    try:
+        target = Path(path).resolve()
+        directory = target.parent
+        mode = _mode_of_regular(target)
+        with _temporary_beside(target) as temporary:
+            if mode is None:
+                mode = stat.S_IMODE(temporary.stat().st_mode)  # what the umask makes of a new file
+            save_file(contents, temporary, metadata=metadata)
+            temporary.chmod(mode)  # safetensors may have put a file of its own there, for its owner only
+            _sync(temporary)
+            temporary.replace(target)
+        _sync(directory)  # the new name, too, has to survive a power cut
+    except FileError:
+        raise
+    except FileNotFoundError as error:
+        raise FileError(
+            f"`{path}` cannot be written: there is no directory `{directory}`. Create it first."
+        ) from error
+    except PermissionError as error:
+        raise FileError(
+            f"`{path}` cannot be written: no permission for `{directory}`. Choose another directory."
+        ) from error
+    except (OSError, SafetensorError, ValueError) as error:  # ValueError: a NUL in the path
+        raise FileError(f"`{path}` cannot be written: {error}.") from error
+
+
+def read_file(path: FilePath, kind: Kind) -> Stored:
+    """Read a file written by `write_file`; nothing in it is ever executed.
+
+    Raises:
+        FileError: whatever is wrong with the file, and what to do.
+    """
+    try:
+        if _mode_of_regular(Path(path)) is None:
+            raise FileError(f"There is no file `{path}`. Check the path.")
+        with Path(path).open("rb") as probe:  # safetensors says of what it may not read that it is not there
+            if not probe.read(1):
+                raise FileError(f"`{path}` is empty. Restore it from a copy, or save anew.")
+    except FileError:
+        raise
+    except PermissionError as error:
+        raise FileError(f"`{path}` cannot be read: no permission. Ask its owner, or copy it.") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise FileError(f"`{path}` cannot be read: {error}.") from error
+    try:
+        with safe_open(os.fspath(path), framework="pt", device="cpu") as file:
+            metadata = dict(file.metadata() or {})
+            version = _check_metadata(path, metadata, kind)
+            # Clones: the loader's own tensors are windows into the file, which may be replaced meanwhile.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (FileError, MemoryError):
+        raise
+    except Exception as error:  # whatever a parser raises on bytes of any origin, the file is what is wrong
+        raise FileError(
+            f"`{path}` is not a halfgp {kind}, or is damaged: {error}. Restore it from a copy, or save anew."
+        ) from error
+    return Stored(kind, version, _decode_header(path, metadata.get("header", "")), tensors)
+
+
+def require(stored: Stored, name: str, dtype: torch.dtype, shape: Sequence[int | None]) -> Tensor:
+    """The tensor of that name, dtype and shape, in which None stands for any size."""
+    tensor = stored.tensors.get(name)
+    if tensor is None:
+        raise FileError(
+            f"The {stored.kind} must hold a tensor `{name}`; it holds {sorted(stored.tensors)}. Save it anew."
+        )
+    fits = len(shape) == tensor.ndim and all(
+        size in (None, actual) for size, actual in zip(shape, tensor.shape, strict=True)
+    )
+    if tensor.dtype != dtype or not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise FileError(
+            f"`{name}` of the {stored.kind} must be {dtype} of shape ({wanted}); got {tensor.dtype} of shape"
+            f" {tuple(tensor.shape)}. Save it anew."
+        )
+    return tensor
+
+
+def fingerprint(*parts: object) -> str:
+    """SHA-256, in hexadecimal, of tensors (bytes, dtype and shape) and JSON values, in their order.
+
+    The same in every process and on every device; the order of keys in a dict does not matter.
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            flat = part.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+            label, data = f"{part.dtype} {list(part.shape)}", flat.view(torch.uint8).numpy().data
+        else:
+            try:
+                text = json.dumps(part, sort_keys=True, separators=(",", ":"))
+            except (TypeError, ValueError, RecursionError) as error:
+                raise InputError(f"A fingerprint is of tensors and JSON values; got {part!r:.80}.") from error
+            label, data = "json", memoryview(text.encode())
+        # With its length in front, no part can pass for the end of one and the start of another.
+        digest.update(f"{label} {data.nbytes}\n".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """How a class of kernels is stored: the names of its own parameters and options, and its parts.
+
+    Attributes:
+        build: options and parameters by name, and the parts, to a kernel.
+        parts: how many kernels it is made of; None is any number, at least one.
+    """
+
+    cls: type[Kernel]
+    build: Callable[[dict[str, Any], list[Kernel]], Kernel]
+    parameters: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    parts: int | None = 0
+
+
+def _leaf(cls: type[Kernel], parameters: Sequence[str], options: Sequence[str] = ()) -> _Entry:
+    """A kernel without parts."""
+    return _Entry(cls, lambda named, parts: cls(**named), tuple(parameters), tuple(options))
+
+
+# Every class that a file can name, and the only ones: nothing is imported or looked up by a name in a file.
+_REGISTRY: dict[str, _Entry] = {
+    "RBF": _leaf(RBF, ["lengthscale"], ["active_dims"]),
+    "Matern": _leaf(Matern, ["lengthscale"], ["nu", "active_dims"]),
+    "RationalQuadratic": _leaf(RationalQuadratic, ["alpha", "lengthscale"], ["active_dims"]),
+    "Periodic": _leaf(Periodic, ["period", "lengthscale"], ["active_dims"]),
+    "Linear": _leaf(Linear, ["variance"], ["active_dims"]),
+    "Constant": _leaf(Constant, ["value"]),
+    "White": _leaf(White, ["variance"]),
+    "Scaled": _Entry(
+        Scaled, lambda named, parts: Scaled(kernel=parts[0], **named), ("outputscale",), parts=1
+    ),
+    "Sum": _Entry(Sum, lambda named, parts: Sum(parts), (), parts=None),
+    "Product": _Entry(Product, lambda named, parts: Product(parts), (), parts=None),
+}
+
+
+def kernel_to_spec(kernel: Kernel) -> dict[str, Any]:
+    """A kernel as JSON from which `kernel_from_spec` makes the same, to the last bit."""
+    return _to_spec(kernel, 1)
+
+
+def kernel_from_spec(spec: object) -> Kernel:
+    """The kernel of a spec.
+
+    Raises:
+        FileError: the spec is not one, and where.
+    """
+    return _from_spec(spec, "kernel", 1)
+
+
+def _to_spec(kernel: Kernel, depth: int) -> dict[str, Any]:
+    """The spec of a kernel at that depth."""
+    name = type(kernel).__name__
+    entry = _REGISTRY.get(name)
+    if entry is None or entry.cls is not type(kernel):
+        raise InputError(f"`kernel` must be made of {', '.join(_REGISTRY)} to be stored; got {name}.")
+    if depth > MAX_KERNEL_DEPTH:
+        raise InputError(f"`kernel` must be nested at most {MAX_KERNEL_DEPTH} deep to be stored. Flatten it.")
+    # Its own parameters come first, and those of its parts after them.
+    own = itertools.islice(kernel.named_parameters(), len(entry.parameters))
+    parts: Sequence[Kernel] = kernel.kernels if isinstance(kernel, Sum | Product) else ()
+    if isinstance(kernel, Scaled):
+        parts = [kernel.kernel]
+    return {
+        "class": name,
+        "options": {option: _as_json(getattr(kernel, option)) for option in entry.options},
+        "parameters": {
+            key: {
+                "value": parameter.value.detach().tolist(),
+                "lower": _as_json(parameter.lower),
+                "upper": _as_json(parameter.upper),
+            }
+            for key, parameter in own
+        },
+        "kernels": [_to_spec(part, depth + 1) for part in parts],
+    }
+
+
+def _as_json(value: float | tuple[int, ...] | None) -> object:
+    """JSON has no infinity, which becomes a string; its finite numbers round trip exactly."""
+    if isinstance(value, tuple):
+        return list(value)
+    return value if value is None or math.isfinite(value) else repr(float(value))
+
+
+def _from_spec(spec: object, where: str, depth: int) -> Kernel:
+    """The kernel of the spec at that place and depth."""
+    if depth > MAX_KERNEL_DEPTH:
+        raise FileError(f"`{where}` is nested more than {MAX_KERNEL_DEPTH} deep. The file is damaged.")
+    fields = _fields(spec, where, ("class", "options", "parameters", "kernels"))
+    name = fields["class"]
+    entry = _REGISTRY.get(name) if isinstance(name, str) else None
+    if entry is None:
+        raise FileError(
+            f"`{where}.class` must be one of {', '.join(_REGISTRY)}; got {name!r:.80}. If a newer halfgp"
+            " wrote it, upgrade with pip install -U halfgp."
+        )
+    options = _fields(fields["options"], f"{where}.options", entry.options)
+    named: dict[str, Any] = {
+        key: _OPTIONS[key](value, f"{where}.options.{key}") for key, value in options.items()
+    }
+    parameters = _fields(fields["parameters"], f"{where}.parameters", entry.parameters)
+    for key, value in parameters.items():
+        named[key] = _parameter(value, key, f"{where}.parameters.{key}")
+    parts = fields["kernels"]
+    if not isinstance(parts, list) or (not parts if entry.parts is None else len(parts) != entry.parts):
+        count = {None: "at least one kernel", 0: "no kernel", 1: "one kernel"}[entry.parts]
+        raise FileError(f"`{where}.kernels` must be a list of {count}; got {parts!r:.80}.")
+    kernels = [_from_spec(part, f"{where}.kernels.{k}", depth + 1) for k, part in enumerate(parts)]
+    try:
+        return entry.build(named, kernels)
+    except InputError as error:
+        raise FileError(f"`{where}` is not a valid {name}: {error}") from error
+
+
+def _fields(value: object, where: str, names: Sequence[str]) -> dict[str, Any]:
+    """A JSON object with exactly these fields."""
+    if not isinstance(value, dict) or set(value) != set(names):
+        got = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+        raise FileError(f"`{where}` must be an object with the fields {list(names)}; got {got}.")
+    return value
+
+
+def _columns(value: object, where: str) -> list[int] | None:
+    """Columns, or None for all."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(type(column) is int for column in value):  # a bool is none
+        raise FileError(f"`{where}` must be a list of columns or null; got {value!r:.80}.")
+    return value
+
+
+def _parameter(value: object, name: str, where: str) -> Parameter:
+    """A parameter with its bounds; whether it lies within them is checked by itself."""
+    fields = _fields(value, where, ("value", "lower", "upper"))
+    given = fields["value"]
+    numbers: float | list[float]
+    if isinstance(given, list):
+        numbers = [_number(number, f"{where}.value") for number in given]
+    else:
+        numbers = _number(given, f"{where}.value")
+    lower, upper = (_number(fields[bound], f"{where}.{bound}") for bound in ("lower", "upper"))
+    try:
+        return Parameter(torch.tensor(numbers, dtype=torch.float64), lower, upper, name)
+    except InputError as error:
+        raise FileError(f"`{where}` is not a valid parameter: {error}") from error
+
+
+def _number(value: object, where: str) -> float:
+    """A number that is not NaN; infinities are strings."""
+    number = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # an integer beyond all floats
+            number = float(value)
+    elif value in ("inf", "-inf"):
+        number = float(str(value))
+    if math.isnan(number):
+        raise FileError(f"`{where}` must be a number, or a string 'inf' or '-inf'; got {value!r:.80}.")
+    return number
+
+
+_OPTIONS: dict[str, Callable[[object, str], object]] = {"nu": _number, "active_dims": _columns}
+
+
+def _encode_header(header: Mapping[str, Any]) -> str:
+    """The text of a header, of which it is certain that it can be read again."""
+    try:
+        text = json.dumps(dict(header), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"`header` must be JSON, without NaN and infinities: {error}.") from error
+    if _json_depth(text) > MAX_JSON_DEPTH:
+        raise InputError(f"`header` must be nested at most {MAX_JSON_DEPTH} deep. Flatten it.")
+    return text
+
+
+def _decode_header(path: FilePath, text: str) -> dict[str, Any]:
+    """The header from its text."""
+    # Before parsing: a parser that recurses into a hostile file may take the whole process down.
+    if _json_depth(text) > MAX_JSON_DEPTH:
+        raise FileError(f"The header of `{path}` is nested more than {MAX_JSON_DEPTH} deep. It is damaged.")
+    try:
+        header = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"The header of `{path}` is damaged: {error}. Restore it from a copy.") from error
+    if not isinstance(header, dict):
+        raise FileError(f"The header of `{path}` must be a JSON object; got {type(header).__name__}.")
+    return header
+
+
+def _refuse_constant(name: str) -> object:
+    """NaN and infinities, which Python would read although they are not JSON."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def _json_depth(text: str) -> int:
+    """How deep brackets nest outside strings."""
+    bare = re.sub(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)', "", text, flags=re.DOTALL)
+    steps = ((bracket in "[{") - (bracket in "]}") for bracket in bare)
+    return max(itertools.accumulate(steps, initial=0))
+
+
+def _check_metadata(path: FilePath, metadata: Mapping[str, str], kind: Kind) -> int:
+    """The version of the format, after all refusals that need no tensor."""
+    if metadata.get("format") != "halfgp":
+        raise FileError(f"`{path}` is a safetensors file, but not one of halfgp. Check the path.")
+    written = metadata.get("format_version", "")
+    if not re.fullmatch("[1-9][0-9]{0,8}", written):
+        raise FileError(f"The format version of `{path}` must be a positive integer; got {written!r:.80}.")
+    if int(written) > FORMAT_VERSION:
+        author = metadata.get("halfgp_version", "of a version that it does not name")
+        raise FileError(
+            f"`{path}` was written by halfgp {author:.40} in format {written}, and halfgp {__version__} reads"
+            f" up to format {FORMAT_VERSION}; upgrade with pip install -U halfgp."
+        )
+    found = metadata.get("kind", "")
+    if found != kind:
+        raise FileError(
+            f"`{path}`: this is a {found:.40}, not a {kind}: use it where a {found:.40} is asked for, or give"
+            f" the path of a {kind}."
+        )
+    return int(written)
+
+
+def _independent(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors on the CPU, no two in the same memory, which safetensors would refuse."""
+    result: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        if name == "__metadata__":
+            raise InputError("`tensors` must not use the name `__metadata__`, which the format reserves.")
+        if tensor.layout != torch.strided:
+            raise InputError(f"`{name}` must be dense; got layout {tensor.layout}. Use `to_dense()`.")
+        if tensor.dtype not in _DTYPES:
+            raise InputError(
+                f"`{name}` must hold floats, integers or booleans; got {tensor.dtype}. Convert it."
+            )
+        plain = tensor.detach().cpu().resolve_neg().contiguous()
+        memory = plain.untyped_storage().data_ptr()
+        result[name] = plain.clone() if memory in seen else plain
+        seen.add(memory)
+    return result
+
+
+def _mode_of_regular(path: Path) -> int | None:
+    """The permissions of a file, None if there is none; a directory or a device is refused."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise FileError(f"`{path}` is {what}. Give the path of a file.")
+    return stat.S_IMODE(mode)
+
+
+@contextlib.contextmanager
+def _temporary_beside(target: Path) -> Iterator[Path]:
+    """A new file in the directory of the target, which is gone afterwards unless it was renamed."""
+    temporary = target.parent / f".halfgp-{secrets.token_hex(8)}.tmp"
+    # Made here and not by safetensors, for an OSError of its own class where the directory cannot be used.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot, and have then done what they do
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,174 @@
+"""Memory, passes and minutes of a fit, before any of them is spent."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from halfgp.errors import HalfGPError
+from halfgp.kernels import Matern
+from halfgp.operators import KernelOperator
+from halfgp.preconditioners.base import MEMORY as PRECONDITIONER_BYTES
+from halfgp.preconditioners.base import automatic_rank
+from halfgp.settings import Settings, as_bytes
+from halfgp.solvers.reorthogonalise import MEMORY as BASIS_BYTES
+
+CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes half a second there
+FACTOR_ROWS = 16_384  # beyond, a dense factor for the variances takes longer than everything else
+FACTOR_BYTES = 2**32  # memory for it without a `memory_limit`
+ITERATIONS = 100  # of a solve, as on the real sets at the tolerances of the defaults
+RESIDENT = 550 * 10**6  # of Python with torch and what else is imported, before any rows
+LOCAL_BYTES = 2**27  # of local variances, so many points at a time
+EVALUATIONS = 30  # of the likelihood in the exact stage
+FLOPS = 6e10  # double precision, two cores: a guess, for the exact stage only
+CALIBRATION_ROWS = 4096
+
+
+class MemoryLimitError(HalfGPError, MemoryError):
+    """A fit that would not fit into memory; nothing has been computed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit is expected to take.
+
+    Attributes:
+        rows: n.
+        features: d.
+        method: "cholesky" or "cg".
+        variance: "cholesky" or "local".
+        memory: bytes at the peak, of the whole process.
+        memory_limit: bytes, as given or as the machine has.
+        passes: over K.
+        seconds: of the fit, by a measured speed of this machine.
+    """
+
+    rows: int
+    features: int
+    method: str
+    variance: str
+    memory: int
+    memory_limit: int
+    passes: int
+    seconds: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether memory suffices."""
+        return self.memory <= self.memory_limit
+
+    def require(self) -> None:
+        """Raise unless it fits."""
+        if not self.fits:
+            raise MemoryLimitError(
+                f"A fit of {self.rows:,} rows with {self.features} features needs about"
+                f" {self.memory / 1e9:.2f} GB, and {self.memory_limit / 1e9:.2f} GB are allowed. Raise"
+                ' `memory_limit`, lower `rank` or `probes`, use `method="cg", variance="local"`, or take'
+                " fewer rows."
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**asdict(self), "fits": self.fits}
+
+    def __str__(self) -> str:
+        minutes = self.seconds / 60
+        time_text = f"{self.seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"
+        verdict = "" if self.fits else " (it does not fit)"
+        return (
+            f"{self.rows:,} rows, {self.features} features: training by {self.method}, variances by"
+            f" {self.variance}\nmemory {self.memory / 1e9:.2f} of {self.memory_limit / 1e9:.1f} GB{verdict},"
+            f" {self.passes} passes over K, about {time_text}"
+        )
+
+
+def choose_method(method: str, rows: int) -> str:
+    """Either "cholesky" or "cg", for a method that may be "auto"."""
+    if method != "auto":
+        return method
+    return "cholesky" if rows <= CHOLESKY_ROWS else "cg"
+
+
+def factor_bytes(rows: int, itemsize: int) -> int:
+    """Memory while a dense factor is built: the matrix and the factor."""
+    return 2 * rows * rows * itemsize
+
+
+def choose_variance(variance: str, rows: int, memory_limit: int | None) -> str:
+    """Either "cholesky" or "local", for training by CG."""
+    if variance != "auto":
+        return variance
+    fits = factor_bytes(rows, 4) <= min(FACTOR_BYTES, (memory_limit or 2 * FACTOR_BYTES) // 2)
+    return "cholesky" if fits and rows <= FACTOR_ROWS else "local"
+
+
+def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Plan:
+    """For a fit of so many rows; calibrates with one small product per process."""
+    limit = as_bytes(settings.memory_limit)
+    method = choose_method(settings.method, rows)
+    if method == "cholesky":
+        variance, passes = "cholesky", 0
+        memory, seconds = exact_bytes(rows), exact_seconds(rows)
+    else:
+        variance = choose_variance(settings.variance, rows, limit)
+        iterations = min(settings.max_iterations, ITERATIONS)
+        subset = min(settings.subset, rows)
+        memory = max(solve_bytes(rows, targets, iterations, settings), exact_bytes(subset))
+        passes = settings.steps * (iterations // 2 + 3) + ITERATIONS
+        seconds = passes * rows**2 / entry_rate(features) + exact_seconds(subset)
+        if variance == "cholesky":
+            memory = max(memory, factor_bytes(rows, 4))
+            seconds += rows**3 / 3 / (2 * FLOPS)
+        else:
+            memory = max(memory, LOCAL_BYTES)
+    memory += rows * (features + targets) * 8 * 3 + RESIDENT
+    return Plan(rows, features, method, variance, memory, limit or physical_memory(), passes, seconds)
+
+
+def exact_bytes(rows: int) -> int:
+    """Memory of the dense likelihood with its gradient: up to fourteen matrices, as measured."""
+    return 14 * rows * rows * 8
+
+
+def exact_seconds(rows: int) -> float:
+    """Time of the exact stage: a factor, an inverse and some products, again and again."""
+    return EVALUATIONS * 1.5 * rows**3 / FLOPS
+
+
+def solve_bytes(rows: int, targets: int, iterations: int, settings: Settings) -> int:
+    """Memory of a training solve: earlier residuals, vectors, and the factor of the preconditioner."""
+    columns = targets + settings.probes
+    basis = min(4 * rows * columns * 2 * iterations, 2 * BASIS_BYTES)
+    rank = automatic_rank(rows, PRECONDITIONER_BYTES) if settings.rank is None else min(settings.rank, rows)
+    return basis + rows * columns * 8 * 12 + 24 * rows * rank
+
+
+def physical_memory() -> int:
+    """Bytes that the machine has, or that the group of processes may use."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return machine
+    return min(machine, int(text)) if text.isdigit() else machine
+
+
+@cache
+def entry_rate(features: int) -> float:
+    """Entries of K per second of a product with 11 columns, measured here on a few thousand rows."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(CALIBRATION_ROWS, features, generator=generator)
+    v = torch.randn(CALIBRATION_ROWS, 11, generator=generator)
+    operator = KernelOperator(Matern(1.5, lengthscale=max(1.0, features**0.5)), x, precision="single")
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        operator @ v
+        best = min(best, time.perf_counter() - start)
+    return CALIBRATION_ROWS**2 / best

@@ -1,0 +1,5 @@
+"""What a trained model says about new points: means, variances, covariances, samples and their errors."""
+
+from halfgp.prediction.posterior import Conditioning, Posterior, Prediction, condition
+
+__all__ = ["Conditioning", "Posterior", "Prediction", "condition"]

@@ -1,0 +1,165 @@
+"""Predictive variances from the nearest rows: an upper bound, scaled to agree with K on average."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.planner import LOCAL_BYTES
+from halfgp.prediction.leaves import profile_of, scaled_features
+from halfgp.problem import Problem
+
+TREE_FEATURES = 4  # up to so many a tree beats looking at every row
+PER_FEATURE, MOST = 16, 128  # neighbours where nobody says how many
+CALIBRATION_ROWS = 1024
+SMALLEST_SCALE = 1e-3
+
+
+@dataclass(frozen=True)
+class LocalVariance:
+    """The variance of f at a point, given only the k rows of largest covariance with it.
+
+    More rows can only lower a Gaussian's conditional variance, so that this is never too small; where the
+    function is smooth and the noise small, far rows still say much, and it is too large. By how much is
+    known on average: the diagonal of (K + noise)^-1 holds the inverse variances of every row given all the
+    others, and its trace is cheap to estimate (`calibrated`).
+
+    Attributes:
+        problem: rows.
+        hyperparameters: where.
+        neighbours: k.
+        tree: over scaled features where those are few; otherwise every row is looked at.
+        scale: in (0, 1], what variances are multiplied by.
+
+    O(k³ + k² f) time a point and the search; memory in chunks.
+    """
+
+    problem: Problem
+    hyperparameters: Hyperparameters
+    neighbours: int
+    tree: cKDTree | None
+    scale: float = 1.0
+
+    @classmethod
+    def build(
+        cls, problem: Problem, hyperparameters: Hyperparameters, neighbours: int | None, scale: float = 1.0
+    ) -> LocalVariance:
+        """Plant the tree, if there is to be one."""
+        leaves = hyperparameters.kernel.program().leaves
+        tree = None
+        if len(leaves) == 1 and leaves[0].profile != "linear":
+            z = scaled_features(leaves[0], problem.x)
+            tree = cKDTree(z.numpy()) if z.shape[1] <= TREE_FEATURES else None
+        wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
+        return cls(problem, hyperparameters, min(wanted, problem.rows), tree, scale)
+
+    def calibrated(self, inverse_trace: float, nugget: Tensor, seed: int) -> LocalVariance:
+        """The same, scaled so that leave-one-out precisions agree on average with those of K.
+
+        Args:
+            inverse_trace: an estimate of the trace of (K + noise)^-1.
+            nugget: noise on the diagonal, () or (n,).
+            seed: of the rows that are looked at.
+        """
+        n = self.problem.rows
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+        rows = order[: min(n, CALIBRATION_ROWS)]
+        variance, _ = replace(self, scale=1.0)(self.problem.x[rows], leave_out=rows)
+        noise = nugget[rows] if nugget.ndim else nugget
+        wanted = inverse_trace / n
+
+        def precision(scale: float) -> float:
+            return float((1.0 / (scale * variance + noise)).mean())
+
+        if precision(1.0) >= wanted:
+            return replace(self, scale=1.0)
+        low, high = math.log(SMALLEST_SCALE), 0.0
+        for _ in range(40):  # bisection: the mean precision falls with the scale
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if precision(math.exp(middle)) > wanted else (low, middle)
+        return replace(self, scale=math.exp(high))
+
+    def __call__(self, x: Tensor, leave_out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Variances (m,) at points (m, d), and how far they may be off (m,); both float64.
+
+        The error is the larger of what the scale took away and what the farther half of the rows did.
+
+        Args:
+            x: points.
+            leave_out: (m,) a row that each point must not see: itself, in leave-one-out.
+        """
+        k = self.neighbours
+        per_point = 8 * (k * k * 4 + self.problem.rows * (self.tree is None))
+        size = max(1, LOCAL_BYTES // per_point)
+        variance, gap = torch.empty(len(x), dtype=torch.float64), torch.empty(len(x), dtype=torch.float64)
+        for start in range(0, len(x), size):
+            some = slice(start, start + size)
+            out = None if leave_out is None else leave_out[some]
+            variance[some], gap[some] = self._conditional(x[some], self._nearest(x[some], out))
+        return variance * self.scale, torch.maximum(gap * self.scale, variance * (1.0 - self.scale))
+
+    def _nearest(self, x: Tensor, leave_out: Tensor | None) -> Tensor:
+        """Rows (m, k), nearest first."""
+        k = self.neighbours
+        if leave_out is None:
+            return self._search(x, k)
+        # One more than wanted, for the row itself is among them; it goes to the end, and is cut off.
+        more = self._search(x, min(k + 1, self.problem.rows))
+        own = more == leave_out[:, None]
+        order = torch.argsort(own.to(torch.int8), dim=1, stable=True)
+        return more.gather(1, order)[:, : more.shape[1] - 1]
+
+    def _search(self, x: Tensor, k: int) -> Tensor:
+        if self.tree is not None:
+            leaf = self.hyperparameters.kernel.program().leaves[0]
+            workers = self.problem.threads or torch.get_num_threads()
+            z = scaled_features(leaf, x).numpy()
+            found = self.tree.query(z, k=np.arange(1, k + 1), workers=workers)[1]
+            return torch.from_numpy(found)
+        cross = self.problem.cross(self.hyperparameters, x, "single").to_dense()
+        return torch.topk(torch.as_tensor(cross).abs(), k, dim=1).indices
+
+    def _conditional(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Variances of f at points (m, d) given rows (m, k), and what their second half took away."""
+        kernel, (m, k) = self.hyperparameters.kernel, rows.shape
+        with torch.no_grad():
+            prior = kernel.diagonal(x, white=False)
+            if k == 0:
+                return prior, prior
+            inner, cross = self._covariances(x, rows)
+            noise = self.hyperparameters.diagonal_noise(self.problem.fixed_noise)
+            own = kernel.diagonal(self.problem.x[rows.reshape(-1)]).reshape(m, k)  # White included
+            inner.diagonal(dim1=1, dim2=2).copy_(own + (noise[rows] if noise.ndim else noise))
+            factor = torch.linalg.cholesky(inner)
+            shares = torch.linalg.solve_triangular(factor, cross[:, :, None], upper=False)[:, :, 0].square()
+            half = k // 2
+            gap = shares[:, half:].sum(dim=1)
+            variance = prior - shares[:, :half].sum(dim=1) - gap
+            # Round-off below zero is that of the subtraction.
+            return variance.clamp_min(0.0), gap
+
+    def _covariances(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Covariances among the rows (m, k, k), and of the point with them (m, k)."""
+        program = self.hyperparameters.kernel.program()
+        m, k = rows.shape
+        inner, cross = [], []
+        for leaf in program.leaves:
+            z = scaled_features(leaf, self.problem.x[rows.reshape(-1)]).reshape(m, k, -1)
+            own = scaled_features(leaf, x)[:, None]
+            if leaf.profile == "linear":
+                inner.append(z @ z.mT)
+                cross.append((z @ own.mT)[:, :, 0])
+                continue
+            z = z - own  # relative to the point: neighbours are close, so nothing cancels
+            norms = z.square().sum(dim=2)
+            squared = torch.baddbmm(norms[:, None, :], z, z.mT, alpha=-2.0).add_(norms[:, :, None])
+            inner.append(profile_of(leaf, squared.clamp_min_(0.0)))
+            cross.append(profile_of(leaf, norms))
+        # A kernel without leaves is one number, seen many times.
+        return program.evaluate(inner, (m, k, k)).clone(), program.evaluate(cross, (m, k))

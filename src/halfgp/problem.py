@@ -1,0 +1,95 @@
+"""The rows that a model is conditioned on, and what computes with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halfgp.backends import Backend
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.operators import KernelOperator
+from halfgp.precision import Precision
+
+SINGLE_TOL = 1e-3
+
+
+def residual_precision(tol: float) -> str:
+    """In which the residual of a solve to that tolerance is true enough."""
+    return "single" if tol >= SINGLE_TOL else "double"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Standardised rows, and the options of the operators on them.
+
+    Attributes:
+        x: points (n, d), float64.
+        y: targets (n, q), float64.
+        fixed_noise: (n,) variances of the rows, or None where one is learned for all.
+        precision: of training solves: "auto" for the ladder, or a rung.
+        backend: of products.
+        threads: of products; None follows torch.
+        memory_limit: bytes for entries and factors; None for the defaults of each.
+    """
+
+    x: Tensor
+    y: Tensor
+    fixed_noise: Tensor | None = None
+    precision: str | Precision = "auto"
+    backend: str | Backend = "auto"
+    threads: int | None = None
+    memory_limit: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return len(self.x)
+
+    def operator(
+        self, hyperparameters: Hyperparameters, precision: str | Precision | None = None
+    ) -> KernelOperator:
+        """K + noise on the rows, its entries computed on the fly."""
+        return KernelOperator(
+            hyperparameters.kernel,
+            self.x,
+            noise=hyperparameters.diagonal_noise(self.fixed_noise),
+            precision=self.precision if precision is None else precision,
+            backend=self.backend,
+            storage="on_the_fly",
+            threads=self.threads,
+        )
+
+    def cross(
+        self,
+        hyperparameters: Hyperparameters,
+        x: Tensor,
+        precision: str | Precision,
+        rows: Tensor | None = None,
+    ) -> KernelOperator:
+        """K(x, rows) between new points (m, d) and the rows, or some of them."""
+        return KernelOperator(
+            hyperparameters.kernel,
+            x,
+            self.x if rows is None else self.x[rows],
+            precision=precision,
+            backend=self.backend,
+            threads=self.threads,
+        )
+
+    def extended(self, other: Problem) -> Problem:
+        """These rows, then those of the other, with the options of this one."""
+        noise = None
+        if self.fixed_noise is not None and other.fixed_noise is not None:
+            noise = torch.cat([self.fixed_noise, other.fixed_noise])
+        return replace(
+            self, x=torch.cat([self.x, other.x]), y=torch.cat([self.y, other.y]), fixed_noise=noise
+        )
+
+    def subset(self, size: int, seed: int) -> Problem:
+        """A random sample of so many rows, without repetition."""
+        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+        chosen = order[:size].sort().values
+        noise = None if self.fixed_noise is None else self.fixed_noise[chosen]
+        return replace(self, x=self.x[chosen], y=self.y[chosen], fixed_noise=noise)

@@ -1,0 +1,68 @@
+"""A progress bar for a fit, on a terminal and nowhere else."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.settings import Settings
+from halfgp.training import Step
+
+
+class ProgressBar:
+    """A callback of a fit that shows how far it is; use it as a context manager around the fit.
+
+    One line for each stage: loss, residual, passes so far and the time left. It is gone when the fit is.
+    Without a terminal nothing is written.
+
+    Args:
+        settings: of the fit, which say how many steps a stage has at most.
+        console: where to; the standard error stream if None, so that results can be piped.
+    """
+
+    def __init__(self, settings: Settings, console: Console | None = None) -> None:
+        exact = settings.subset_iterations
+        self._totals = {"subset": exact, "cholesky": exact, "cg": settings.steps}
+        console = Console(stderr=True) if console is None else console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._passes = 0
+
+    def __enter__(self) -> ProgressBar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, step: Step, hyperparameters: Hyperparameters) -> None:
+        """Show one more step."""
+        self._passes += step.passes
+        if step.stage not in self._tasks:
+            for earlier in self._tasks.values():  # a search may end before its last iteration
+                self._progress.update(earlier, total=self._progress.tasks[earlier].completed)
+            self._tasks[step.stage] = self._progress.add_task(
+                step.stage, total=self._totals.get(step.stage), figures=""
+            )
+        task = self._tasks[step.stage]
+        done = step.index + 1
+        # A line search may evaluate the likelihood more often than there are iterations.
+        total = max(done, self._totals.get(step.stage, 0))
+        figures = f"loss {step.loss:.4f}"
+        if step.stage == "cg":
+            figures += f", residual {step.residual:.1e} ({step.precision}), {self._passes} passes"
+        self._progress.update(task, completed=done, total=total, figures=figures)

@@ -1,0 +1,15 @@
+"""How hyperparameters are found: exactly on few rows, then by stochastic gradients on all of them."""
+
+from halfgp.training.checkpoint import Checkpoint
+from halfgp.training.history import Step, peak_memory
+from halfgp.training.run import Trained, train
+from halfgp.training.settings import Training
+
+__all__ = [
+    "Checkpoint",
+    "Step",
+    "Trained",
+    "Training",
+    "peak_memory",
+    "train",
+]

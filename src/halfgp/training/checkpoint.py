@@ -1,0 +1,122 @@
+"""The state of a fit on disk, so that one that was killed goes on as if it had not been."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfgp.errors import InputError
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.persistence import fingerprint, read_file, write_file
+from halfgp.problem import Problem
+from halfgp.training.history import Step
+from halfgp.training.settings import Training
+from halfgp.training.stochastic import State
+from halfgp.version import __version__
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where it lies, and which fit it belongs to.
+
+    Attributes:
+        path: of the file; written atomically.
+        fingerprint: of data, settings and version.
+    """
+
+    path: Path
+    fingerprint: str
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        problem: Problem,
+        start: Hyperparameters,
+        settings: Training,
+        priors: object,
+    ) -> Checkpoint:
+        """For a fit of that problem, with these settings."""
+        tensors = [problem.x, problem.y, *([] if problem.fixed_noise is None else [problem.fixed_noise])]
+        for p in start.named_parameters().values():
+            tensors += [p.value, torch.tensor([p.lower, p.upper], dtype=torch.float64)]
+        names = list(start.named_parameters())
+        backend = problem.backend if isinstance(problem.backend, str) else problem.backend.name
+        about = [settings, start.kernel, problem.precision, priors, backend, names, __version__]
+        return cls(path, fingerprint(*tensors, *map(repr, about)))
+
+    def exists(self) -> bool:
+        """Whether there is something to resume from."""
+        return self.path.exists()
+
+    def write(self, pretrained: Tensor, earlier: list[Step], state: State | None) -> None:
+        """After pre-training (state None), and after every step on all rows.
+
+        Args:
+            pretrained: the point (p,) where pre-training ended.
+            earlier: history of pre-training.
+            state: of the steps on all rows.
+        """
+        tensors = {"pretrained": pretrained}
+        header: dict[str, Any] = {"fingerprint": self.fingerprint, "earlier": [s.as_dict() for s in earlier]}
+        if state is not None:
+            tensors["vector"] = state.vector
+            if state.solutions is not None:
+                tensors["solutions"] = state.solutions
+            if state.before is not None:
+                tensors["before.point"], tensors["before.gradient"] = state.before
+            tensors |= {f"optimiser.{name}": t for name, t in state.optimiser.items()}
+            tensors["loss"] = torch.tensor([state.loss, state.loss_error], dtype=torch.float64)
+            header["state"] = {
+                "index": state.index,
+                "precision": state.precision,
+                "history": [step.as_dict() for step in state.history],
+            }
+        write_file(self.path, "checkpoint", header, tensors)
+
+    def read(self) -> tuple[Tensor, list[Step], State | None]:
+        """What `write` was given.
+
+        Raises:
+            FileError: it is no checkpoint.
+            InputError: it belongs to another fit.
+        """
+        stored = read_file(self.path, "checkpoint")
+        if stored.header.get("fingerprint") != self.fingerprint:
+            raise InputError(
+                f"The checkpoint {self.path} belongs to a fit with other data, settings or version of halfgp."
+                " Give `checkpoint` another path, or delete that file to begin anew."
+            )
+        earlier = [_step(values) for values in stored.header["earlier"]]
+        tensors, about = stored.tensors, stored.header.get("state")
+        if about is None:
+            return tensors["pretrained"], earlier, None
+        prefix = "optimiser."
+        before = (tensors["before.point"], tensors["before.gradient"]) if "before.point" in tensors else None
+        loss, loss_error = tensors["loss"].tolist()
+        state = State(
+            vector=tensors["vector"],
+            solutions=tensors.get("solutions"),
+            index=int(about["index"]),
+            precision=str(about["precision"]),
+            before=before,
+            optimiser={n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)},
+            loss=loss,
+            loss_error=loss_error,
+            history=[_step(values) for values in about["history"]],
+        )
+        return tensors["pretrained"], earlier, state
+
+    def remove(self) -> None:
+        """Once the fit is done."""
+        self.path.unlink(missing_ok=True)
+
+
+def _step(values: dict[str, Any]) -> Step:
+    whole: dict[str, Any] = {k: math.nan if value is None else value for k, value in values.items()}
+    return Step(**whole)

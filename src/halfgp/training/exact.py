@@ -1,0 +1,116 @@
+"""Exact training by L-BFGS on the dense likelihood: of all rows where they are few, of a subset before CG."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from halfgp.errors import InputError
+from halfgp.hyperparameters import Coordinates, Hyperparameters
+from halfgp.likelihood import DenseLikelihood, dense_likelihood
+from halfgp.priors import Priors
+from halfgp.training.history import Step, peak_memory, values_of
+
+REACH = 8.0  # how far, on the real line, a parameter may go from where it started: a factor of 3000
+FLAT = 1e-5  # relative change of the loss per iteration that ends it: a tenth of a nat in 10,000
+WALL = 1e6  # above the best loss, where there is none
+
+
+def train_exactly(
+    start: Hyperparameters,
+    x: Tensor,
+    y: Tensor,
+    *,
+    fixed_noise: Tensor | None,
+    priors: Priors,
+    prior_weight: float,
+    stage: str,
+    iterations: int,
+    observe: Callable[[Step, Hyperparameters], object],
+) -> Hyperparameters:
+    """The best point that SciPy's L-BFGS-B finds, from `start`, on the logarithms of positive parameters.
+
+    Args:
+        start: where to begin.
+        x: points (n, d), float64.
+        y: targets (n, q), float64.
+        fixed_noise: (n,) or None.
+        priors: of the hyperparameters.
+        prior_weight: see `dense_likelihood`.
+        stage: name for the history.
+        iterations: at most.
+        observe: called with every evaluation; whatever it raises ends the training.
+    """
+    if iterations == 0:
+        return start
+
+    def likelihood(point: Hyperparameters) -> DenseLikelihood:
+        return dense_likelihood(
+            point, x, y, fixed_noise=fixed_noise, priors=priors, prior_weight=prior_weight
+        )
+
+    coordinates = Coordinates(start)
+    origin = coordinates.vector(start)
+    search = _Search(coordinates, likelihood, stage, observe, origin)
+    minimize(
+        search.evaluate,
+        origin.numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=_bounds(start, origin),
+        options={"maxiter": iterations, "ftol": FLAT},
+    )
+    return coordinates.point(search.best)
+
+
+def _bounds(start: Hyperparameters, origin: Tensor) -> list[tuple[float, float]]:
+    """How far each coordinate may go; a mean, which has no scale of its own, anywhere."""
+    reaches: list[float] = []
+    for parameter in start.named_parameters().values():
+        unbounded = math.isinf(parameter.lower) and math.isinf(parameter.upper)
+        reaches += [math.inf if unbounded else REACH] * parameter.value.numel()
+    return [(v - reach, v + reach) for v, reach in zip(origin.tolist(), reaches, strict=True)]
+
+
+@dataclass
+class _Search:
+    """The function that is minimised, and the best point (p,) that it was evaluated at."""
+
+    coordinates: Coordinates
+    likelihood: Callable[[Hyperparameters], DenseLikelihood]
+    stage: str
+    observe: Callable[[Step, Hyperparameters], object]
+    best: Tensor
+    lowest: float = math.inf
+    count: int = 0
+
+    def evaluate(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The loss and its gradient (p,)."""
+        began = time.perf_counter()
+        at = torch.from_numpy(vector.copy())
+        point = self.coordinates.point(at)
+        try:
+            found = self.likelihood(point)
+        except InputError:
+            if not self.count:
+                raise
+            # A step too far for Cholesky: a wall that the line search turns back from.
+            return self.lowest + WALL, np.zeros_like(vector)
+        gradient = self.coordinates.pull_back(at, found.gradient)
+        if found.loss < self.lowest:
+            self.best, self.lowest = at, found.loss
+        step = Step(
+            self.stage, self.count, found.loss, 0.0, values_of(point), float(gradient.abs().max()), 0, 0.0,
+            "double", time.perf_counter() - began, peak_memory(),
+        )  # fmt: skip
+        self.count += 1
+        self.observe(step, point)
+        return found.loss, gradient.numpy()

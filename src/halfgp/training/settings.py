@@ -1,0 +1,62 @@
+"""What the fit loop is told; a user says it through `Settings`, which has the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from halfgp.preconditioners import Nystrom, PivotedCholesky, PreconditionerConfig, RandomlyPivotedCholesky
+
+PRECONDITIONERS: dict[str, Callable[..., Any]] = {
+    "pivoted_cholesky": PivotedCholesky,
+    "randomly_pivoted_cholesky": RandomlyPivotedCholesky,
+    "nystrom": Nystrom,
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of the fit loop.
+
+    Attributes:
+        method: "cholesky" for exact gradients in double, "cg" for stochastic ones, or "auto": Cholesky up to
+            `CHOLESKY_ROWS` rows.
+        subset: rows of the pre-training before "cg", 0 for none.
+        subset_iterations: at most so many iterations of L-BFGS there, and with "cholesky".
+        optimiser: of the steps on all rows with "cg": "adam", or "lbfgs" on the frozen probes.
+        steps: on all rows, with "cg".
+        learning_rate: of Adam, per step on the real line.
+        probes: right-hand sides beside the targets.
+        gradient: "pathwise" or "hutchinson".
+        preconditioner: "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom", None or a recipe.
+        rank: of the preconditioner; None is automatic.
+        tol: true relative residual of every column of a training solve.
+        min_iterations: of a training solve, whatever the tolerance.
+        max_iterations: of a training solve.
+        softplus: move positive parameters through softplus, as GPyTorch does, instead of exp.
+        seed: of everything random.
+    """
+
+    method: str
+    subset: int
+    subset_iterations: int
+    optimiser: str
+    steps: int
+    learning_rate: float
+    probes: int
+    gradient: str
+    preconditioner: str | PreconditionerConfig | None
+    rank: int | None
+    tol: float
+    min_iterations: int
+    max_iterations: int
+    softplus: bool
+    seed: int
+
+    def recipe(self) -> PreconditionerConfig | None:
+        """The preconditioner to build in every step."""
+        if isinstance(self.preconditioner, str):
+            named: PreconditionerConfig = PRECONDITIONERS[self.preconditioner](rank=self.rank)
+            return named
+        return self.preconditioner

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from contracts.textbook import KERNELS, Textbook, at, points, targets
+
+from halfgp.kernels import RBF, Constant, Matern, Periodic
+from halfgp.prediction.neighbours import LocalVariance
+from halfgp.problem import Problem
+
+N = 150
+NEW = points(40, seed=7)
+# Cholesky in double of matrices with a condition of at most n / noise.
+ROUND_OFF = 1e-11
+
+
+def local(point, neighbours, x=None, fixed=None):
+    x = points(N) if x is None else x
+    return LocalVariance.build(Problem(x, targets(x), fixed), point, neighbours)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_all_rows_as_neighbours_give_the_exact_variance(name):
+    point = at(KERNELS[name], noise=0.1)
+    exact = Textbook(point, points(N), targets(points(N))).covariance(NEW).diagonal()
+    found, _ = local(point, N)(NEW)
+    torch.testing.assert_close(found, exact, rtol=0, atol=ROUND_OFF)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("neighbours", [1, 7, 30])
+def test_fewer_rows_never_give_less_than_the_exact_variance_nor_more_than_the_prior(name, neighbours):
+    point = at(KERNELS[name], noise=0.1)
+    exact = Textbook(point, points(N), targets(points(N))).covariance(NEW).diagonal()
+    found, gap = local(point, neighbours)(NEW)
+    prior = point.kernel.diagonal(NEW, white=False).detach()
+    assert bool((found >= exact - ROUND_OFF).all())
+    assert bool((found <= prior + ROUND_OFF).all())
+    assert bool((found >= 0).all())
+    assert bool((gap >= 0).all())
+
+
+def test_more_rows_come_closer():
+    point = at(Matern(1.5, lengthscale=0.7), noise=0.05)
+    errors = [local(point, k)(NEW)[0] - local(point, N)(NEW)[0] for k in (2, 8, 32, 100)]
+    means = [float(error.mean()) for error in errors]
+    assert means == sorted(means, reverse=True)
+    assert means[0] > 10 * means[2]
+
+
+def test_at_the_rows_themselves_with_next_to_no_noise_it_is_not_negative():
+    x = points(N)
+    found, _ = local(at(RBF(2.0), noise=1e-10, floor=0.0), 60)(x)
+    assert bool((found >= 0).all())
+    assert float(found.max()) < 1e-8
+
+
+@pytest.mark.parametrize("d", [2, 6])
+def test_the_tree_and_the_whole_search_find_the_nearest(d):
+    x, new = points(N, d), points(9, d, seed=3)
+    point = at(RBF([0.5 + 0.2 * k for k in range(d)]))
+    variance = local(point, 5, x)
+    assert (variance.tree is not None) == (d == 2)
+    found = variance._search(new, 5)
+    exact = torch.topk(point.kernel(new, x), 5, dim=1).indices
+    assert torch.equal(found.sort().values, exact.sort().values)
+
+
+@pytest.mark.parametrize("d", [2, 6])
+def test_leaving_a_row_out_is_to_condition_on_the_others(d):
+    x = points(60, d)
+    fixed = torch.linspace(0.05, 0.5, 60, dtype=torch.float64)
+    point = at(Matern(2.5, lengthscale=1.1), noise=None)
+    found, _ = local(point, 60, x, fixed)(x, leave_out=torch.arange(60))
+    for i in (0, 17, 59):
+        rest = torch.arange(60) != i
+        book = Textbook(point, x[rest], targets(x)[rest], fixed[rest])
+        assert float(found[i]) == pytest.approx(float(book.covariance(x[i : i + 1])), abs=ROUND_OFF)
+
+
+def test_a_row_that_is_there_twice_sees_its_twin():
+    x = points(50).repeat(2, 1)
+    point = at(RBF(0.2), noise=0.1)
+    found, _ = local(point, 1, x)(x, leave_out=torch.arange(100))
+    # Given one measurement of itself: 1 - 1 / (1 + noise).
+    torch.testing.assert_close(found, torch.full((100,), 0.1 / 1.1, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+def test_one_row_has_no_others():
+    found, gap = local(at(RBF(), noise=0.1), 5, points(1))(
+        points(1), leave_out=torch.zeros(1, dtype=torch.long)
+    )
+    assert found.tolist() == [1.0]
+    assert gap.tolist() == [1.0]
+
+
+def test_chunks_do_not_change_it(monkeypatch):
+    point = at(KERNELS["sum"], noise=0.1)
+    whole = local(point, 10)(NEW)[0]
+    monkeypatch.setattr("halfgp.prediction.neighbours.LOCAL_BYTES", 8 * (4 * 100 + N) * 3)
+    torch.testing.assert_close(local(point, 10)(NEW)[0], whole, rtol=0, atol=1e-14)
+
+
+def test_kernels_with_features_of_their_own_have_a_tree_of_these():
+    point = at(Periodic(period=1.5, lengthscale=0.8, active_dims=[0]), noise=0.1)
+    variance = local(point, 5)
+    assert variance.tree is not None
+    assert variance.tree.m == 2  # a sine and a cosine
+    assert local(at(KERNELS["sum"]), 5).tree is None
+    assert local(at(Constant(1.0)), 5).tree is None
+
+
+def test_calibration_matches_the_mean_precision_of_the_exact_inverse():
+    x = points(400, 4)
+    point = at(RBF(1.5), noise=1e-3)
+    book = Textbook(point, x, targets(x))
+    inverse = torch.linalg.inv(book.matrix).diagonal()
+    nugget = torch.tensor(1e-3, dtype=torch.float64)
+    plain = local(point, 20, x)
+    scaled = plain.calibrated(float(inverse.sum()), nugget, seed=0)
+    assert 0 < scaled.scale < 1
+    variance, _ = scaled(x, leave_out=torch.arange(400))
+    assert float((1 / (variance + 1e-3)).mean()) == pytest.approx(float(inverse.mean()), rel=1e-6)
+    new = points(100, 4, seed=5)
+    exact = book.covariance(new).diagonal()
+    before, after = (float((v(new)[0].log() - exact.log()).abs().mean()) for v in (plain, scaled))
+    assert after < before
+
+
+def test_calibration_never_raises_a_variance():
+    x = points(100)
+    scaled = local(at(RBF(1.0), noise=0.1), 100, x).calibrated(1.0, torch.tensor(0.1), seed=0)
+    assert scaled.scale == 1.0

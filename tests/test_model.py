@@ -1,0 +1,456 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from contracts.textbook import Textbook, points, targets
+
+from halfgp.errors import FileError, InputError
+from halfgp.kernels import RBF, Linear, Matern, White
+from halfgp.model import DataWarning, ExactGP, LogLikelihood, NotFittedError, NumericalError
+from halfgp.priors import Gamma
+from halfgp.standardise import Standardisation
+
+N = 150
+# In units of their own, so that what is not scaled back shows.
+X = (points(N, 2) * torch.tensor([10.0, 0.01]) + torch.tensor([100.0, 0.0])).numpy()
+Y = (30.0 * targets(points(N, 2), q=2) + torch.tensor([1000.0, -50.0])).numpy()
+y = Y[:, 0]
+NEW = (points(20, 2, seed=4) * torch.tensor([10.0, 0.01]) + torch.tensor([100.0, 0.0])).numpy()
+QUICK = {"subset_iterations": 5}
+
+
+@pytest.fixture(scope="module")
+def one():
+    return ExactGP(**QUICK).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def two():
+    return ExactGP(kernel=1.0 * RBF([0.5, 0.5]) + White(0.1), **QUICK).fit(X, Y)
+
+
+def book_of(model) -> tuple[Textbook, Standardisation]:
+    """The textbook's model of the same rows, standardised."""
+    problem = model.posterior.problem
+    return Textbook(model.hyperparameters, problem.x, problem.y, problem.fixed_noise), model.y_scale
+
+
+def standardised(new):
+    scale = Standardisation.of(torch.from_numpy(X))
+    return scale.apply(torch.as_tensor(new))
+
+
+def test_predictions_come_back_in_the_units_of_the_user(one):
+    book, scale = book_of(one)
+    x = standardised(NEW)
+    mean, std = one.predict(NEW, return_std=True)
+    latent = one.predict(NEW, return_std=True, include_noise=False)[1]
+    covariance = one.predict(NEW, return_cov=True)[1]
+    noise, unit = float(one.hyperparameters.noise.value), float(scale.scale)
+    exact = book.covariance(x)
+    np.testing.assert_allclose(mean, scale.undo(book.mean(x))[:, 0], rtol=1e-10)
+    np.testing.assert_allclose(std, (exact.diagonal() + noise).sqrt() * unit, rtol=1e-9)
+    np.testing.assert_allclose(latent, exact.diagonal().sqrt() * unit, rtol=1e-7)
+    noisy = (exact + noise * torch.eye(20, dtype=torch.float64)) * unit**2
+    np.testing.assert_allclose(covariance, noisy, rtol=0, atol=1e-9 * unit**2)
+    assert mean.dtype == np.float64
+    assert mean.shape == std.shape == (20,)
+
+
+def test_several_targets_have_scales_of_their_own_and_white_is_noise(two):
+    book, scale = book_of(two)
+    x = standardised(NEW)
+    mean, std = two.predict(NEW, return_std=True)
+    _, covariance = two.predict(NEW, return_cov=True, include_noise=False)
+    white = float(two.hyperparameters.kernel.kernels[1].variance)
+    noise = float(two.hyperparameters.noise.value) + white
+    exact = book.covariance(x)
+    np.testing.assert_allclose(mean, scale.undo(book.mean(x)), rtol=1e-9)
+    np.testing.assert_allclose(std, (exact.diagonal() + noise).sqrt()[:, None] * scale.scale, rtol=1e-9)
+    np.testing.assert_allclose(covariance, exact * scale.scale.square()[:, None, None], rtol=0, atol=1e-7)
+    assert covariance.shape == (2, 20, 20)
+    assert two.sample(NEW, 3).shape == (20, 2, 3)
+
+
+def test_known_noise_of_rows_is_in_the_users_units():
+    variances = np.linspace(1.0, 900.0, N)
+    model = ExactGP(**QUICK).fit(X, y, noise=variances)
+    np.testing.assert_allclose(
+        model.posterior.problem.fixed_noise, variances / float(model.y_scale.scale) ** 2
+    )
+    assert model.hyperparameters.noise is None
+    book, scale = book_of(model)
+    np.testing.assert_allclose(model.predict(NEW), scale.undo(book.mean(standardised(NEW)))[:, 0], rtol=1e-9)
+    with_noise, without = (model.predict(NEW, return_std=True, include_noise=b)[1] for b in (True, False))
+    np.testing.assert_array_equal(with_noise, without)
+
+
+def test_errors_come_with_the_prediction(one):
+    mean, std, error = one.predict(NEW, return_std=True, return_error=True)
+    assert isinstance(error, NumericalError)
+    assert error.mean.shape == error.std.shape == mean.shape == std.shape
+    assert 0 < error.mean.max() < 1e-6 * np.abs(mean).max()
+    alone = one.predict(NEW, return_error=True)
+    assert alone[1].std is None
+    np.testing.assert_array_equal(alone[0], mean)
+
+
+def test_the_error_of_a_deviation_is_in_the_units_of_deviations():
+    model = ExactGP(method="cg", variance="local", neighbours=5, subset=50, **QUICK).fit(X, y)
+    few, error = (model.predict(NEW, return_std=True, return_error=True)[k] for k in (1, 2))
+    book, scale = book_of(model)
+    exact = (book.covariance(standardised(NEW)).diagonal() + model.hyperparameters.noise.value).sqrt()
+    true = np.abs(few - (exact * scale.scale).numpy())
+    assert np.mean(true) < 2 * np.mean(error.std)
+    assert np.all(error.std <= few)
+
+
+def test_chunks_do_not_change_predictions(one, monkeypatch):
+    whole = one.predict(NEW, return_std=True, return_error=True)
+    monkeypatch.setattr("halfgp.model.PREDICT_ROWS", 7)
+    small = one.predict(NEW, return_std=True, return_error=True)
+    np.testing.assert_allclose(small[0], whole[0], rtol=1e-13)
+    np.testing.assert_allclose(small[1], whole[1], rtol=1e-10)
+    assert one.predict(NEW[:0]).shape == (0,)
+
+
+def test_samples_scatter_about_the_mean_as_far_as_the_deviation(one):
+    draws = one.sample(NEW, 400, seed=2)
+    mean, std = one.predict(NEW, return_std=True, include_noise=False)
+    assert draws.shape == (20, 400)
+    assert np.all(np.abs(draws.mean(axis=1) - mean) < 4.5 * std / 20)
+    np.testing.assert_allclose(draws.std(axis=1), std, rtol=4.5 / np.sqrt(800))
+    np.testing.assert_allclose(one.sample(NEW[3:5], 400, seed=2), draws[3:5], rtol=1e-9)
+    noisy = one.sample(NEW, 400, seed=2, include_noise=True) - draws
+    noise = float(one.hyperparameters.noise.value) ** 0.5 * float(one.y_scale.scale)
+    assert noisy.std() == pytest.approx(noise, rel=4.5 / np.sqrt(2 * noisy.size))
+
+
+def test_the_likelihood_is_a_density_of_the_targets_as_given(two):
+    book, scale = book_of(two)
+    value = two.log_marginal_likelihood()
+    assert isinstance(value, LogLikelihood)
+    raw = torch.distributions.MultivariateNormal(torch.zeros(N, dtype=torch.float64), book.matrix)
+    expected = 0.0
+    for k in range(2):
+        unit = scale.scale[k]
+        centre = scale.undo(two.hyperparameters.mean.value.expand(1, 2))[0, k]
+        scaled = torch.distributions.MultivariateNormal(centre.expand(N), raw.covariance_matrix * unit**2)
+        expected += float(scaled.log_prob(torch.from_numpy(Y[:, k])))
+    assert value.value == pytest.approx(expected, rel=1e-9)
+    assert value.standard_error == 0.0
+
+
+def test_leaving_rows_out_is_to_fit_without_them(two):
+    found = two.leave_one_out()
+    assert found.mean.shape == found.std.shape == found.log_density.shape == (N, 2)
+    book, scale = book_of(two)
+    i = 31
+    rest = torch.arange(N) != i
+    without = Textbook(two.hyperparameters, book.x[rest], book.y[rest])
+    mean = scale.undo(without.mean(book.x[i : i + 1]))[0]
+    white = two.hyperparameters.kernel.kernels[1].variance + two.hyperparameters.noise.value
+    std = (without.covariance(book.x[i : i + 1])[0, 0] + white).sqrt() * scale.scale
+    np.testing.assert_allclose(found.mean[i], mean, rtol=1e-9)
+    np.testing.assert_allclose(found.std[i], std.detach(), rtol=1e-9)
+    density = torch.distributions.Normal(mean, std.detach()).log_prob(torch.from_numpy(Y[i]))
+    np.testing.assert_allclose(found.log_density[i], density, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options", [{"method": "cholesky"}, {"method": "cg", "test_tol": 1e-6, "subset": 60}]
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_an_update_is_a_model_of_all_rows(options, known):
+    noise = np.linspace(50.0, 400.0, N) if known else None
+    parts = [None if noise is None else noise[part] for part in (slice(0, 100), slice(100, N))]
+    model = ExactGP(**options, **QUICK).fit(X[:100], y[:100], noise=parts[0])
+    hyperparameters, scale = model.hyperparameters, model.y_scale
+    model.update(X[100:], y[100:], noise=parts[1])
+    assert model.hyperparameters is hyperparameters
+    assert model.y_scale is scale
+    assert model.report.rows == N
+    fixed = None if noise is None else torch.from_numpy(noise) / scale.scale[0] ** 2
+    x = model.x_scale.apply(torch.from_numpy(X))
+    book = Textbook(hyperparameters, x, scale.apply(torch.from_numpy(y)[:, None]), fixed)
+    expected = scale.undo(book.mean(model.x_scale.apply(torch.from_numpy(NEW))))[:, 0]
+    tolerance = 1e-9 if options["method"] == "cholesky" else 1e-4
+    np.testing.assert_allclose(model.predict(NEW), expected, rtol=0, atol=tolerance * float(scale.scale))
+
+
+def test_an_update_over_the_limit_of_cholesky_goes_over_to_cg(monkeypatch):
+    monkeypatch.setattr("halfgp.planner.CHOLESKY_ROWS", 120)
+    model = ExactGP(**QUICK).fit(X[:100], y[:100])
+    assert model.report.method == "cholesky"
+    before = model.predict(NEW)
+    model.update(X[100:], y[100:])
+    assert model.report.method == "cg"
+    assert model.posterior.conditioning.method == "cg"
+    assert not np.array_equal(model.predict(NEW), before)
+
+
+def test_bad_updates_change_nothing(one, two):
+    before = two.predict(NEW)
+    for model, arguments, message in [
+        (two, (X[:, :1], Y), "`X` must have 2 columns, as in `fit`; got 1"),
+        (two, (X, y), "`y` must have 2 targets, as in `fit`; got 1"),
+        (two, (X, Y[:-1]), r"`y` must have shape \(150,\) or \(150, q\)"),
+        (one, (X, y, np.ones(N)), "`noise` must be given to `update` exactly if it was given to `fit`"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            model.update(*arguments)
+    np.testing.assert_array_equal(two.predict(NEW), before)
+    assert two.predict(NEW).shape == (20, 2)
+
+
+def test_an_update_with_a_column_keeps_the_shape_of_fit():
+    model = ExactGP(**QUICK).fit(X[:100], y[:100])
+    model.update(X[100:], y[100:, None])
+    assert model.predict(NEW).shape == (20,)
+
+
+def test_known_noise_that_is_zero_is_refused_in_fit_and_in_update():
+    model = ExactGP(**QUICK).fit(X[:100], y[:100], noise=np.ones(100))
+    zero = np.ones(50)
+    zero[3] = 0.0
+    with pytest.raises(InputError, match="`noise` must be positive for every row; got 0"):
+        model.update(X[100:], y[100:], noise=zero)
+    with pytest.raises(InputError, match="`noise` must be positive for every row; got 0"):
+        ExactGP().fit(X[:50], y[:50], noise=zero)
+    with pytest.raises(InputError, match=r"goes with one target; got 2. Fit one model for each"):
+        ExactGP().fit(X, Y, noise=np.ones(N))
+
+
+def test_rows_without_a_target_are_left_out_with_a_warning():
+    holes = Y.copy()
+    holes[[3, 17], 0] = np.nan
+    holes[17, 1] = np.nan
+    whole = np.delete(np.arange(N), [3, 17])
+    with pytest.warns(DataWarning, match=r"2 of 150 rows have no target \(NaN in `y`\)") as caught:
+        model = ExactGP(**QUICK).fit(X, holes)
+    assert caught[0].filename == __file__
+    assert model.report.dropped == 2
+    assert model.report.rows == N - 2
+    np.testing.assert_array_equal(model.predict(NEW), ExactGP(**QUICK).fit(X[whole], Y[whole]).predict(NEW))
+    with pytest.warns(DataWarning, match="1 of 2 rows") as caught:
+        model.update(X[:2], np.array([[1.0, 2.0], [np.nan, 1.0]]))
+    assert caught[0].filename == __file__
+    assert model.report.rows == N - 1
+    with pytest.raises(
+        InputError, match=r"`y` has no row with a target, of 150. There is nothing to learn from"
+    ):
+        ExactGP().fit(X, np.full(N, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((X[:, 0], y), r"`X` must have shape \(n, d\); got \(150,\). Use `X\[:, None\]`"),
+        ((X, y[:-1]), r"`y` must have shape \(150,\) or \(150, q\), one row for each of `X`; got \(149,\)"),
+        ((np.where(X > 110, np.nan, X), y), "`X` must be finite; got nan in row"),
+        ((X, np.where(y > 1020, np.inf, y)), "`y` must not hold infinity"),
+        ((X, y, -np.ones(N)), "`noise` must be finite and not negative; got -1"),
+        ((X, y, np.ones(3)), r"`noise` must be a number or of shape \(150,\)"),
+        ((X[:0], y[:0]), "`y` has no row with a target, of 0"),
+        ((X.astype(str), y), "`X` must hold real numbers"),
+    ],
+)
+def test_bad_rows_are_refused_before_any_work(arguments, message):
+    calls = []
+    with pytest.raises(InputError, match=message):
+        ExactGP(callbacks=[lambda step, point: calls.append(step)]).fit(*arguments)
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": -1}, "`steps` must be an integer of at least 0"),
+        ({"kernel": "matern"}, "`kernel` must be a kernel such as .*; got 'matern'"),
+        ({"kernel": 3}, "`kernel` must be a name or a kernel such as `RBF\\(\\)`; got 3"),
+        (
+            {"kernel": RBF([1.0, 2.0, 3.0])},
+            "`lengthscale` must be a single number or one per active column, 2",
+        ),
+        (
+            {"priors": {"lengthscales": Gamma(1.0, 1.0)}},
+            "positive parameters of the model, .*; got 'lengthscales'",
+        ),
+        ({"preconditioner": "nystrom", "rank": -3}, "`rank` must be an integer of at least 0"),
+    ],
+)
+def test_bad_options_are_refused_at_fit(options, message):
+    with pytest.raises(InputError, match=message):
+        ExactGP(**options).fit(X, y)
+
+
+def test_an_unknown_option_is_refused_at_once():
+    with pytest.raises(InputError, match="unexpected keyword argument 'lenghtscale'"):
+        ExactGP(lenghtscale=1.0)
+
+
+def test_bad_questions_are_refused(one):
+    with pytest.raises(InputError, match="`X` must have 2 columns, as in `fit`; got 3"):
+        one.predict(np.ones((4, 3)))
+    with pytest.raises(InputError, match="`return_std` and `return_cov` exclude each other"):
+        one.predict(NEW, return_std=True, return_cov=True)
+    for samples in (0, 1.5, True):
+        with pytest.raises(InputError, match="`samples` must be a positive integer"):
+            one.sample(NEW, samples)
+
+
+@pytest.mark.parametrize("question", ["predict", "sample", "update", "leave_one_out", "hyperparameters"])
+def test_nothing_is_known_before_fit(question):
+    model = ExactGP()
+    with pytest.raises(NotFittedError, match=r"This ExactGP is not fitted yet. Call `fit` first"):
+        {
+            "predict": lambda: model.predict(NEW),
+            "sample": lambda: model.sample(NEW),
+            "update": lambda: model.update(X, y),
+            "leave_one_out": model.leave_one_out,
+            "hyperparameters": lambda: model.hyperparameters,
+        }[question]()
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(monkeypatch):
+    model = ExactGP(**QUICK).fit(X, y)
+    before = model.predict(NEW)
+
+    def fail(*arguments, **options):
+        raise InputError("no")
+
+    monkeypatch.setattr("halfgp.model.train", fail)
+    with pytest.raises(InputError, match="no"):
+        model.fit(7.0 * X[:50] + 3.0, -5.0 * Y[:50])
+    np.testing.assert_array_equal(model.predict(NEW), before)
+
+
+@pytest.mark.parametrize(
+    ("stage", "options"), [("subset", {}), ("cg", {}), ("cholesky", {"method": "cholesky"})]
+)
+def test_ctrl_c_leaves_a_model_that_predicts(stage, options):
+    def stop(step, point):
+        if step.stage == stage and step.index == 2:
+            raise KeyboardInterrupt
+
+    choice = {"method": "cg", "subset": 60, "steps": 5, "probes": 4, **options}
+    model = ExactGP(callbacks=[stop], **choice).fit(X, y)
+    assert model.report.interrupted
+    assert [step.stage for step in model.history].count(stage) == 3
+    mean, std = model.predict(NEW, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
+    # It has learned something: less than half of the variance is left.
+    assert np.mean((model.predict(X) - y) ** 2) < 0.5 * np.var(y)
+
+
+def test_callbacks_see_every_step():
+    seen = []
+    model = ExactGP(
+        method="cg", subset=60, steps=2, probes=3, callbacks=[lambda s, p: seen.append((s, p))], **QUICK
+    ).fit(X, y)
+    assert [step for step, _ in seen] == model.history
+    assert model.report.steps == len(seen)
+    assert {step.stage for step in model.history} == {"subset", "cg"}
+    for step, point in seen:
+        assert step.hyperparameters["noise"] == point.noise.value.item()
+
+
+def test_unstandardised_targets_far_from_zero_are_fitted():
+    model = ExactGP(standardise_y=False, outputscale=900.0, noise=100.0).fit(X, y)
+    assert model.y_scale.scale.tolist() == [1.0]
+    assert np.mean((model.predict(X) - y) ** 2) < 0.3 * np.var(y)
+    far = np.array([[1e6, 1e6]])
+    assert abs(model.predict(far)[0] - y.mean()) < 3 * y.std()
+
+
+def test_a_mean_of_zero_is_not_learned():
+    model = ExactGP(mean="zero", standardise_y=False, **QUICK).fit(X, y - y.mean() + 5.0)
+    assert model.hyperparameters.mean is None
+    assert model.predict(np.array([[1e6, 1e6]]))[0] == 0.0
+
+
+def test_constant_columns_and_constant_targets_do_no_harm():
+    model = ExactGP(**QUICK).fit(np.hstack([X, np.full((N, 1), 7.0)]), np.full(N, 3.0))
+    mean, std = model.predict(np.hstack([NEW, np.full((20, 1), 7.0)]), return_std=True)
+    np.testing.assert_allclose(mean, 3.0, atol=1e-8)
+    assert np.isfinite(std).all()
+
+
+def test_one_row_is_enough():
+    model = ExactGP(**QUICK).fit(X[:1], y[:1])
+    assert model.predict(X[:1])[0] == pytest.approx(y[0], rel=1e-6)
+    assert model.leave_one_out().mean.shape == (1,)
+
+
+def test_relevance_is_by_column():
+    model = ExactGP(kernel=1.0 * Matern(1.5, lengthscale=[0.5, 2.0], active_dims=[1, 0]), **QUICK).fit(X, y)
+    lengthscale = model.hyperparameters.kernel.kernel.lengthscale
+    expected = np.array([float(1 / lengthscale[1]), float(1 / lengthscale[0])])
+    np.testing.assert_allclose(model.relevance, expected / expected.max())
+    assert model.relevance.max() == 1.0
+    assert ExactGP(ard=False, **QUICK).fit(X, y).relevance is None
+    assert ExactGP(kernel=1.0 * Linear() + RBF(1.0), **QUICK).fit(X, y).relevance is None
+
+
+def test_a_seed_decides_everything():
+    options = {"method": "cg", "subset": 60, "steps": 2, "probes": 3, **QUICK}
+    one, same = (ExactGP(**options, random_state=4).fit(X, y).predict(NEW) for _ in range(2))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, ExactGP(**options, random_state=5).fit(X, y).predict(NEW))
+
+
+def test_a_checkpoint_where_nothing_can_be_written_is_refused_before_any_work(tmp_path):
+    calls = []
+    path = tmp_path / "absent" / "fit.ckpt"
+    with pytest.raises(
+        FileError, match=r"`checkpoint` needs the directory .*absent`, which is not there. Create it"
+    ):
+        ExactGP(checkpoint=path, callbacks=[lambda step, point: calls.append(step)], **QUICK).fit(X, y)
+    assert not calls
+
+
+def test_torch_and_lists_are_fine_too(one):
+    for points_, targets_ in ((torch.from_numpy(X), torch.from_numpy(y)), (X.tolist(), y.tolist())):
+        np.testing.assert_array_equal(ExactGP(**QUICK).fit(points_, targets_).predict(NEW), one.predict(NEW))
+
+
+MILLION = """
+import json, sys
+import numpy as np
+import torch
+torch.set_num_threads(1)
+from halfgp.model import ExactGP
+
+from halfgp.training import peak_memory as peak
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 20), dtype=np.float32)
+model = ExactGP(ard=False, subset_iterations=2).fit(X, X[:, 0])
+new = np.zeros((1_000_000, 20), dtype=np.float32)
+new += X[0]
+model.predict(new[:100])
+before = peak()
+mean = model.predict(new)
+print(json.dumps([peak() - before, mean.nbytes]))
+"""
+
+
+def test_a_million_rows_take_the_memory_of_their_results():
+    """A copy in double would be 160 MB; 80 MB are chunks, of 65,536 rows, as the engine has them."""
+    found = subprocess.run(
+        [sys.executable, "-c", MILLION],
+        capture_output=True,
+        check=True,
+        timeout=120,
+        cwd=Path(__file__).parent,
+    )
+    growth, result = json.loads(found.stdout)
+    assert result == 8_000_000
+    assert growth < 3 * result + 80_000_000

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from halfgp.model import ExactGP
+from halfgp.planner import (
+    CHOLESKY_ROWS,
+    FACTOR_ROWS,
+    RESIDENT,
+    MemoryLimitError,
+    choose_method,
+    choose_variance,
+    factor_bytes,
+    make_plan,
+    physical_memory,
+)
+from halfgp.settings import Settings
+
+# The process grows by what a fit takes; both fits once, small, so that libraries are warm.
+MEASURE = """
+import json, sys
+sys.path.insert(0, {tests!r})
+import torch
+torch.set_num_threads(1)
+from contracts.textbook import points, targets
+from halfgp.model import ExactGP
+
+from halfgp.training import peak_memory as peak
+
+x = points({n}, 6)
+y = targets(x)[:, 0]
+ExactGP(**{options!r}).fit(x[:300], y[:300])
+before = peak()
+ExactGP(**{options!r}).fit(x, y)
+print(json.dumps([before, peak() - before]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_calibration(monkeypatch):
+    monkeypatch.setattr("halfgp.planner.entry_rate", lambda features: 1e9)
+
+
+def test_the_method_is_chosen_by_the_number_of_rows():
+    assert choose_method("auto", CHOLESKY_ROWS) == "cholesky"
+    assert choose_method("auto", CHOLESKY_ROWS + 1) == "cg"
+    assert choose_method("cholesky", 10**6) == "cholesky"
+    assert choose_method("cg", 10) == "cg"
+
+
+def test_a_factor_for_the_variances_needs_few_rows_and_half_the_memory():
+    assert choose_variance("auto", FACTOR_ROWS, None) == "cholesky"
+    assert choose_variance("auto", FACTOR_ROWS + 1, None) == "local"
+    needed = factor_bytes(5000, 4)
+    assert choose_variance("auto", 5000, 2 * needed) == "cholesky"
+    assert choose_variance("auto", 5000, 2 * needed - 2) == "local"
+    assert choose_variance("local", 10, None) == "local"
+    assert choose_variance("cholesky", 10**6, 1) == "cholesky"
+
+
+def test_a_plan_says_what_will_be_done():
+    small = make_plan(1000, 3, 1, Settings())
+    assert (small.rows, small.features, small.method, small.variance) == (1000, 3, "cholesky", "cholesky")
+    assert small.passes == 0
+    assert small.memory_limit == physical_memory()
+    large = make_plan(200_000, 9, 1, Settings(steps=10))
+    assert (large.method, large.variance) == ("cg", "local")
+    assert large.passes > make_plan(200_000, 9, 1, Settings(steps=0)).passes
+    assert large.seconds > large.passes * 200_000**2 / 1e9
+    assert "200,000 rows, 9 features: training by cg, variances by local" in str(large)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ({"rows": 200_000}, {}),
+        ({"targets": 50}, {}),
+        ({"features": 50}, {}),
+        ({}, {"probes": 100}),
+        ({}, {"rank": 5000}),
+        ({}, {"variance": "cholesky"}),
+    ],
+    ids=repr,
+)
+def test_memory_grows_with_what_takes_memory(shape, options):
+    plain, base = Settings(probes=10, rank=100), {"rows": 100_000, "features": 5, "targets": 1}
+    more = make_plan(settings=replace(plain, **options), **{**base, **shape})
+    assert more.memory > make_plan(settings=plain, **base).memory
+
+
+def test_a_fit_that_does_not_fit_is_refused_with_the_numbers_and_the_remedy():
+    plan = make_plan(100_000, 20, 1, Settings(memory_limit="1GB", method="cholesky"))
+    assert not plan.fits
+    assert plan.as_dict()["fits"] is False
+    assert "(it does not fit)" in str(plan)
+    needed = f"{plan.memory / 1e9:.2f} GB, and 1.00 GB are allowed"
+    with pytest.raises(
+        MemoryLimitError, match=f"100,000 rows with 20 features needs about {needed}. Raise `mem"
+    ):
+        plan.require()
+    with pytest.raises(MemoryError, match='`method="cg", variance="local"`, or take fewer rows'):
+        plan.require()
+    make_plan(1000, 20, 1, Settings(memory_limit="2GB")).require()
+
+
+def test_fit_looks_at_the_plan_before_it_works():
+    calls = []
+    model = ExactGP(memory_limit=RESIDENT, callbacks=[lambda step, point: calls.append(step)])
+    with pytest.raises(MemoryLimitError, match="Raise `memory_limit`"):
+        model.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
+    assert not calls
+
+
+def test_the_speed_of_this_machine_is_measured_once(monkeypatch):
+    monkeypatch.undo()
+    from halfgp.planner import entry_rate
+
+    monkeypatch.setattr("halfgp.planner.CALIBRATION_ROWS", 256)
+    entry_rate.cache_clear()
+    assert 1e5 < entry_rate(3) < 1e12
+    assert entry_rate(3) == entry_rate(3)
+    entry_rate.cache_clear()
+
+
+def test_the_memory_of_the_group_of_processes_counts(monkeypatch):
+    machine = physical_memory()
+    assert machine > 10**8
+    monkeypatch.setattr(Path, "read_text", lambda self: "12345678\n")
+    assert physical_memory() == 12345678
+    monkeypatch.setattr(Path, "read_text", lambda self: "max\n")
+    assert physical_memory() >= machine
+
+    def absent(self):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", absent)
+    assert physical_memory() >= machine
+
+
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [(6000, {"method": "cg", "variance": "local", "subset": 0, "steps": 1}), (1500, {"method": "cholesky"})],
+    ids=["cg", "cholesky"],
+)
+def test_memory_is_foreseen_within_a_factor_of_two_and_a_half(n, options):
+    script = MEASURE.format(
+        tests=str(Path(__file__).parent), n=n, options={**options, "subset_iterations": 3}
+    )
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, check=True, timeout=120
+    )
+    before, growth = json.loads(found.stdout)
+    plan = make_plan(n, 6, 1, Settings(**options))
+    assert 1 / 2.5 < (plan.memory - RESIDENT) / growth < 2.5
+    assert 1 / 1.5 < RESIDENT / before < 1.5

@@ -1,0 +1,243 @@
+"""The report: one page that needs nothing else, and in which nothing from a file is more than text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from halfgp import RBF, Linear
+from halfgp.errors import FileError
+from halfgp.model import ExactGP
+from halfgp.report import Evaluation, build_page, words, write_page
+from halfgp.report.pictures import embedded
+from halfgp.report.summary import how_it_was_fitted, leave_one_out_scores, summarise, training_rows
+
+pytest.importorskip("matplotlib")
+
+HOSTILE = ("<script>alert(1)</script>", '" onload="alert(1)', "$x^$ &amp; ${title}")
+HOSTILE_TARGET = "</style><img src=x onerror=alert(1)> 標高 $y$"
+
+
+class Outline(HTMLParser):
+    """Elements, ids and references of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("src", "href", "xlink:href", "action"):
+                self.references.append(value or "")
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def make_rows(rows: int, seed: int, features: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, features))
+    return X, 100 + 20 * np.sin(X[:, 0]) + rng.standard_normal(rows)
+
+
+def page_of(gp: ExactGP, X: np.ndarray, y: np.ndarray, **options: str) -> str:
+    names = tuple(f"x{k}" for k in range(X.shape[1]))
+    return build_page(gp, Evaluation.of(gp, X, y, feature_names=names, target_name="y", **options))
+
+
+@pytest.fixture(scope="module")
+def gp() -> ExactGP:
+    return ExactGP().fit(*make_rows(60, 0))
+
+
+@pytest.fixture(scope="module")
+def solved() -> ExactGP:
+    return ExactGP(method="cg", subset=0, steps=2).fit(*make_rows(80, 0))
+
+
+def test_a_page_has_its_sections(gp: ExactGP) -> None:
+    page = Outline(page_of(gp, *make_rows(40, 1), model="m.safetensors", data="test.csv"))
+    assert page.tags.count("svg") == 6
+    for word in (
+        "m.safetensors on test.csv", "RMSE", "NLL", "CRPS", "inside 95 % intervals", "relevance", "noise",
+        "leave-one-out", "Calibration", "Residuals", "Loss", "Numerical error", "Cholesky", "memory", "torch",
+    ):  # fmt: skip
+        assert word in page.text
+
+
+def test_a_page_about_solves_shows_them(solved: ExactGP) -> None:
+    page = Outline(page_of(solved, *make_rows(40, 1)))
+    assert page.tags.count("svg") == 7
+    assert "passes over K" in page.text
+    assert "tolerance" in page.text
+
+
+def test_a_page_needs_nothing_else(solved: ExactGP) -> None:
+    text = page_of(solved, *make_rows(40, 1))
+    page = Outline(text)
+    assert "script" not in page.tags
+    assert "link" not in page.tags
+    assert all(reference.startswith("#") for reference in page.references)
+    assert not re.search(r"url\((?!#)", text)
+    assert "@import" not in text
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_ids_are_unique_and_every_reference_is_there(solved: ExactGP) -> None:
+    text = page_of(solved, *make_rows(40, 1))
+    page = Outline(text)
+    assert len(page.ids) == len(set(page.ids))
+    used = {reference[1:] for reference in page.references} | set(re.findall(r"url\(#([^)]+)\)", text))
+    assert used <= set(page.ids)
+
+
+def test_names_from_files_are_text(gp: ExactGP) -> None:
+    X, y = make_rows(40, 1)
+    evaluation = Evaluation.of(
+        gp, X, y, feature_names=HOSTILE, target_name=HOSTILE_TARGET, model="<b>&.model", data="</title>.csv"
+    )
+    page = Outline(build_page(gp, evaluation))
+    assert not {"script", "img", "b"} & set(page.tags)
+    assert not page.handlers
+    for text in (*HOSTILE, HOSTILE_TARGET, "<b>&.model", "</title>.csv"):
+        assert text in page.text
+
+
+def test_colours_and_font_are_those_of_the_page(gp: ExactGP) -> None:
+    text = page_of(gp, *make_rows(40, 1))
+    svg = text[text.index("<svg") :]
+    assert "var(--accent)" in svg
+    assert "DejaVu" not in svg
+    assert not re.search("#0[1-5]0[1-5]0[1-5]", svg)
+
+
+def test_the_same_model_and_rows_give_the_same_page(gp: ExactGP) -> None:
+    assert page_of(gp, *make_rows(40, 1)) == page_of(gp, *make_rows(40, 1))
+
+
+def test_rows_that_were_trained_on_are_noticed(gp: ExactGP) -> None:
+    X, y = make_rows(60, 0)
+    assert training_rows(gp, X[:7]) == 7
+    assert training_rows(gp, X + 1e-9) == 0
+    assert "100 % of the scored rows were trained on" in page_of(gp, X, y)
+    assert "trained on" not in page_of(gp, *make_rows(40, 1))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_few_rows(gp: ExactGP, rows: int) -> None:
+    X, y = make_rows(rows, 1)
+    assert "RMSE" in page_of(gp, X, y)
+    assert "–" in page_of(gp, X, np.full(rows, 3.0))  # no share of a variance that is zero
+
+
+def test_many_rows_are_sampled(gp: ExactGP) -> None:
+    page = page_of(gp, *make_rows(3000, 1))
+    assert "A random 1,000 of 3,000 rows." in page
+    assert len(page) < 1_000_000
+
+
+def test_other_kernels_and_no_training() -> None:
+    X, y = make_rows(40, 0)
+    composed = ExactGP(RBF() + Linear(), subset_iterations=0).fit(X, y)
+    page = Outline(page_of(composed, *make_rows(20, 1)))
+    assert "no lengthscale of its own" in page.text
+    assert "was not trained" in page.text
+    assert "RBF" in page.text
+
+
+def test_a_summary_is_in_the_units_of_its_columns() -> None:
+    X, y = make_rows(200, 0, features=2)
+    plain = summarise(ExactGP().fit(X, y), ("a", "b"))
+    scaled = summarise(ExactGP().fit(X * [1000.0, 1.0], 10 * y), ("a", "b"))
+    assert plain.noise_std is not None
+    assert scaled.noise_std is not None
+    assert 0.7 < plain.noise_std < 1.4
+    assert scaled.noise_std == pytest.approx(10 * plain.noise_std, rel=1e-3)
+    assert scaled.signal_std == pytest.approx(10 * plain.signal_std, rel=1e-3)
+    assert scaled.mean == pytest.approx(10 * plain.mean, rel=1e-3)
+    a, b = plain.features[0].lengthscale, scaled.features[0].lengthscale
+    assert a is not None
+    assert b == pytest.approx(1000 * a, rel=1e-3)
+    assert plain.by_relevance()[0].name == "a"
+
+
+def test_leave_one_out_only_where_it_is_cheap(gp: ExactGP, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = leave_one_out_scores(gp)
+    assert found is not None
+    assert found.rows == 60
+    monkeypatch.setattr("halfgp.report.summary.CHEAP_ROWS", 59)
+    assert leave_one_out_scores(gp) is None
+
+
+def test_how_it_was_fitted(gp: ExactGP, solved: ExactGP) -> None:
+    assert gp.report is not None
+    assert solved.report is not None
+    assert dict(how_it_was_fitted(gp.report))["residual"] == "none, the solve is direct"
+    facts = dict(how_it_was_fitted(solved.report))
+    assert "passes over K" in facts["method"]
+    assert "relative" in facts["residual"]
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_page(path, "old")
+    write_page(path, "new €")
+    assert path.read_text(encoding="utf-8") == "new €"
+    with pytest.raises(FileError, match="cannot be written"):
+        write_page(tmp_path / "absent" / "page.html", "x")
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_pictures_are_named_for_who_cannot_see_them() -> None:
+    svg = embedded(
+        '<?xml?><svg width="1pt" height="2pt" viewBox="0 0 1 2"><g id="a"/><use xlink:href="#a"/></svg>', "n"
+    )
+    assert svg.startswith('<svg role="img" aria-label="n" viewBox')
+    assert 'id="n-a"' in svg
+    assert 'href="#n-a"' in svg
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (words.number(0.97771), "0.9777"),
+        (words.number(-2.5), "−2.5"),
+        (words.number(2.2e-7, 2), "2.2·10⁻⁷"),
+        (words.number(None), "–"),
+        (words.number(float("nan")), "–"),
+        (words.number(float("-inf")), "−∞"),
+        (words.duration(0.012), "12 ms"),
+        (words.duration(3.21), "3.2 s"),
+        (words.duration(75), "75 s"),
+        (words.duration(600), "10 min"),
+        (words.duration(9000), "2 h 30 min"),
+        (words.size(999), "999 bytes"),
+        (words.size(4.6e8), "460 MB"),
+        (words.size(3e15), "3e+03 TB"),
+        (words.percent(0.9534), "95.3 %"),
+        (words.plural(1, "pass"), "1 pass"),
+        (words.plural(2000, "pass"), "2,000 passes"),
+        (words.plural(2, "row"), "2 rows"),
+        (words.bar(1.0, 4), "████"),
+        (words.bar(0.5, 4), "██"),
+        (words.bar(0.03, 4), "▏"),
+        (words.bar(0.0, 4), ""),
+    ],
+)
+def test_numbers_in_words(text: str, expected: str) -> None:
+    assert text == expected

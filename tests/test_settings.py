@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from halfgp.errors import HalfGPError, InputError
+from halfgp.kernels import RBF
+from halfgp.preconditioners import PivotedCholesky
+from halfgp.priors import Gamma
+from halfgp.settings import Settings, as_bytes
+
+
+def test_the_defaults_are_fine_and_so_are_objects():
+    Settings().check()
+    Settings(
+        kernel=RBF(),
+        priors={"lengthscale": Gamma(1.0, 2.0)},
+        preconditioner=PivotedCholesky(rank=5),
+        memory_limit="2GB",
+        lengthscale=0.3,
+        rank=0,
+        threads=2,
+        callbacks=[print],
+    ).check()
+    Settings(preconditioner=None, priors=None).check()
+
+
+def test_numbers_of_numpy_are_numbers():
+    Settings(steps=np.int64(3), noise=np.float32(0.2), rank=np.int32(7), random_state=np.int64(1)).check()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("mean", "linear", "`mean` must be one of zero, constant; got 'linear'"),
+        ("method", "exact", "`method` must be one of auto, cholesky, cg"),
+        ("optimiser", "sgd", "`optimiser` must be one of adam, lbfgs"),
+        ("gradient", "exact", "`gradient` must be one of pathwise, hutchinson"),
+        ("variance", "exact", "`variance` must be one of auto, cholesky, local"),
+        ("preconditioner", "ilu", "`preconditioner` must be one of pivoted_cholesky"),
+        ("preconditioner", 3, "`preconditioner` must be a name, None or a recipe"),
+        ("subset", -1, "`subset` must be an integer of at least 0; got -1"),
+        ("probes", 0, "`probes` must be an integer of at least 1"),
+        ("steps", 2.0, "`steps` must be an integer"),
+        ("neighbours", True, "`neighbours` must be an integer"),
+        ("rank", -1, "`rank` must be an integer of at least 0, or None"),
+        ("threads", 0, "`threads` must be an integer of at least 1, or None"),
+        ("random_state", None, "`random_state` must be an integer; got None"),
+        ("noise", 0.0, "`noise` must be a positive finite number; got 0.0"),
+        ("noise", "0.1", "`noise` must be a positive finite number; got '0.1'"),
+        ("noise", [0.1], "`noise` must be a positive finite number"),
+        ("noise_floor", float("nan"), "`noise_floor` must be a positive finite number"),
+        ("lengthscale", float("inf"), "`lengthscale` must be a positive finite number"),
+        ("learning_rate", True, "`learning_rate` must be a positive finite number"),
+        ("tol", -1e-3, "`tol` must be a positive finite number"),
+        ("noise", 1e-9, "`noise` must start above `noise_floor`, .*; got 1e-09"),
+        ("device", "cuda", '`device` must be "cpu"'),
+        ("ard", "yes", "`ard` must be True or False"),
+        ("checkpoint", 3, "`checkpoint` must be a path or None"),
+        ("callbacks", [3], "`callbacks` must be a sequence of functions"),
+        ("callbacks", print, "`callbacks` must be a sequence of functions"),
+        ("priors", "uniform", '`priors` must be "paper", None, or a mapping'),
+        ("precision", "quarter", "precision"),
+        ("memory_limit", "much", "`memory_limit` must be a number of bytes"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(option, value, message):
+    with pytest.raises(HalfGPError, match=message):
+        Settings(**{option: value}).check()
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (None, None),
+        (2e9, 2 * 10**9),
+        (np.int64(7), 7),
+        (1024, 1024),
+        ("1024", 1024),
+        ("2GB", 2 * 10**9),
+        ("2 gb", 2 * 10**9),
+        ("1.5 GiB", 3 * 2**29),
+        ("500M", 500 * 10**6),
+        ("3Ki", 3072),
+        ("1e9", 10**9),
+        ("2.TB", 2 * 10**12),
+    ],
+)
+def test_bytes_are_read(limit, expected):
+    assert as_bytes(limit) == expected
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["", "GB", "2 XB", "-1GB", "1.2.3GB", ".", "2 i", "2ib", "nan", "1e400", 0, -5, True, [], float("nan")],
+)
+def test_what_is_no_number_of_bytes_is_refused(limit):
+    with pytest.raises(
+        InputError, match='`memory_limit` must be a number of bytes, or text such as "2GB"; got'
+    ):
+        as_bytes(limit)
+
+
+def test_all_values_by_name():
+    values = Settings(noise=0.3).as_dict()
+    assert values["noise"] == 0.3
+    assert Settings(**values) == Settings(noise=0.3)

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import math
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from contracts.textbook import points, targets
+
+from halfgp.errors import FileError, InputError
+from halfgp.model import ExactGP
+from halfgp.training.stochastic import StochasticTraining
+
+X, Y = points(250, 2), targets(points(250, 2), q=2)
+NEW = points(20, 2, seed=9)
+OPTIONS = {"method": "cg", "subset": 80, "subset_iterations": 6, "steps": 4, "probes": 4, "variance": "local"}
+
+# Kills itself, as a machine that loses its power does, at the step named on the command line.
+SCRIPT = """
+import os, signal, sys
+sys.path.insert(0, {tests!r})
+import torch
+torch.set_num_threads(1)
+from contracts.textbook import points, targets
+from halfgp.model import ExactGP
+
+def die(step, point):
+    if [step.stage, str(step.index)] == sys.argv[2:]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+x = points(250, 2)
+ExactGP(**{options!r}, checkpoint=sys.argv[1], callbacks=[die]).fit(x, targets(x, q=2))
+"""
+
+
+class Dead(Exception):
+    """What ends a fit where it is."""
+
+
+def fit(checkpoint=None, at=None, data=(X, Y), **options):
+    """A fit, which ends in `Dead` at a stage and step where one is given."""
+
+    def die(step, point):
+        if (step.stage, step.index) == at:
+            raise Dead
+
+    return ExactGP(**{**OPTIONS, **options}, checkpoint=checkpoint, callbacks=[die]).fit(*data)
+
+
+def check_equal(one, other):
+    named = zip(
+        one.hyperparameters.named_parameters().items(),
+        other.hyperparameters.named_parameters().items(),
+        strict=True,
+    )
+    for (name, a), (_, b) in named:
+        assert torch.equal(a.value, b.value), name
+    for a, b in zip(one.predict(NEW, return_std=True), other.predict(NEW, return_std=True), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert [(s.stage, s.index, s.loss, s.note) for s in one.history] == [
+        (s.stage, s.index, s.loss, s.note) for s in other.history
+    ]
+
+
+def test_a_process_killed_in_any_stage_resumes_as_one_never_killed(tmp_path):
+    script = SCRIPT.format(tests=str(Path(__file__).parent.parent), options=OPTIONS)
+    stages = {"subset": 3, "cg": 2}
+    killed = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / stage), stage, str(index)])
+        for stage, index in stages.items()
+    ]
+    assert [process.wait(timeout=120) for process in killed] == [-signal.SIGKILL] * 2
+    assert not (tmp_path / "subset").exists()  # the exact stage is short, and begins again
+    assert (tmp_path / "cg").exists()
+    whole = fit()
+    for stage in stages:
+        check_equal(fit(tmp_path / stage), whole)
+        assert not (tmp_path / stage).exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimiser": "lbfgs", "softplus": True},
+        {"gradient": "hutchinson", "mean": "zero", "precision": "double"},
+        {"subset": 0},
+    ],
+    ids=repr,
+)
+def test_ended_at_any_step_it_goes_on_with_the_same_bits(tmp_path, options):
+    path = tmp_path / "fit.ckpt"
+    for index in range(4):
+        with pytest.raises(Dead):
+            fit(path, at=("cg", index), **options)
+    resumed = fit(path, **options)
+    check_equal(resumed, fit(**options))
+    assert not path.exists()
+
+
+def test_a_step_that_failed_is_remembered(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    plain = StochasticTraining._evaluate
+
+    def evaluate(self, point):
+        found = plain(self, point)
+        if len(self.state.history) == 1:
+            found.gradient.mul_(math.nan)
+        return found
+
+    monkeypatch.setattr(StochasticTraining, "_evaluate", evaluate)
+    with pytest.raises(Dead):
+        fit(path, at=("cg", 1))
+    resumed = fit(path)
+    assert resumed.history[-4].note.startswith("no finite gradient")
+    assert math.isnan(resumed.history[-4].gradient_norm)
+    check_equal(resumed, fit())
+
+
+def test_the_exact_method_resumes_after_its_training(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    whole = fit(method="cholesky")
+
+    def die(*arguments):
+        raise Dead
+
+    with monkeypatch.context() as patch:
+        patch.setattr("halfgp.model.condition", die)
+        with pytest.raises(Dead):
+            fit(path, method="cholesky")
+    steps = []
+    resumed = ExactGP(
+        **{**OPTIONS, "method": "cholesky"}, checkpoint=path, callbacks=[lambda step, _: steps.append(step)]
+    ).fit(X, Y)
+    assert not steps  # nothing was trained again
+    check_equal(resumed, whole)
+
+
+def test_an_interrupted_fit_keeps_its_checkpoint_and_can_go_on(tmp_path):
+    path = tmp_path / "fit.ckpt"
+
+    def interrupt(step, point):
+        if (step.stage, step.index) == ("cg", 1):
+            raise KeyboardInterrupt
+
+    early = ExactGP(**OPTIONS, checkpoint=path, callbacks=[interrupt]).fit(X, Y)
+    assert early.report.interrupted
+    assert np.isfinite(early.predict(NEW)).all()
+    assert path.exists()
+    check_equal(fit(path), fit())
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": (X + 1e-9, Y)},
+        {"data": (X, 2 * Y + Y**2)},
+        {"data": (X[:-1], Y[:-1])},
+        {"steps": 5},
+        {"noise_floor": 1e-3},
+        {"kernel": "rbf"},
+        {"lengthscale": 0.77},
+        {"mean": "zero"},
+        {"priors": None},
+        {"random_state": 1},
+        {"precision": "double"},
+        {"backend": "reference"},
+        {"preconditioner": "nystrom"},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_a_checkpoint_of_another_fit_is_refused_with_the_remedy(tmp_path, other):
+    path = tmp_path / "fit.ckpt"
+    with pytest.raises(Dead):
+        fit(path, at=("cg", 0))
+    before = path.read_bytes()
+    with pytest.raises(
+        InputError, match=r"other data, settings or version.* another path, or delete that file"
+    ):
+        fit(path, **other)
+    assert path.read_bytes() == before
+
+
+def test_settings_that_do_not_touch_training_may_differ(tmp_path):
+    path = tmp_path / "fit.ckpt"
+    with pytest.raises(Dead):
+        fit(path, at=("cg", 0))
+    check_equal(fit(path, neighbours=7, test_tol=1e-5), fit(neighbours=7, test_tol=1e-5))
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "fit.ckpt"
+    path.write_text("something else")
+    with pytest.raises(FileError, match="not a halfgp checkpoint"):
+        fit(path)
+    assert path.read_text() == "something else"

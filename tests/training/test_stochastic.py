@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from contracts.textbook import Textbook, at, points, targets
+
+from halfgp.kernels import RBF, Matern
+from halfgp.likelihood import GradientEstimator, dense_likelihood
+from halfgp.model import ExactGP, _training
+from halfgp.precision import Precision
+from halfgp.preconditioners import PivotedCholesky
+from halfgp.priors import PAPER
+from halfgp.problem import Problem
+from halfgp.settings import Settings
+from halfgp.training import train
+from halfgp.training.stochastic import StochasticTraining, TrainingError
+
+N = 300
+START = at(1.0 * Matern(1.5, lengthscale=[0.8, 1.2]), noise=0.3, mean=[0.0])
+
+
+def settings(**options):
+    return _training(Settings(**{"method": "cg", "subset": 0, "steps": 3, "tol": 1e-3, **options}))
+
+
+def problem(n=N, **options):
+    x = points(n, 2)
+    return Problem(x, targets(x), **options)
+
+
+def run(start=START, rows=None, observe=lambda step, point: None, priors=PAPER, **options):
+    return train(start, rows or problem(), settings(**options), priors, observe=observe)
+
+
+def poison(monkeypatch, *calls):
+    """Make the gradient of these calls, counted from 0, not a number."""
+    plain, seen = GradientEstimator.gradient, []
+
+    def gradient(self, *args):
+        found = plain(self, *args)
+        seen.append(args[1].precision.name)
+        if len(seen) - 1 in calls:
+            found["noise"] = found["noise"] * math.nan
+        return found
+
+    monkeypatch.setattr(GradientEstimator, "gradient", gradient)
+    return seen
+
+
+@pytest.mark.parametrize("gradient", ["pathwise", "hutchinson"])
+def test_the_gradient_and_the_loss_are_near_the_exact_ones(gradient):
+    rows = problem()
+    steps = []
+    run(rows=rows, steps=1, probes=64, gradient=gradient, observe=lambda step, point: steps.append(step))
+    exact = dense_likelihood(START, rows.x, rows.y, priors=PAPER)
+    assert abs(steps[0].loss - exact.loss) < 4 * steps[0].loss_error + 1e-3
+    assert 0 < steps[0].loss_error < 0.05
+    assert steps[0].residual <= 1e-3
+    assert steps[0].passes > 0
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.6), Matern(1.5, lengthscale=1.0), Matern(0.5, lengthscale=1.0)], ids=repr
+)
+def test_at_small_noise_the_loss_is_not_biased_by_more_than_its_error(kernel):
+    """Too few Lanczos steps overestimate the log-determinant: by 0.1 a row with 15 of them."""
+    rows = problem(1000)
+    start = at(kernel, noise=1e-3)
+    steps = []
+    run(start, rows, steps=1, observe=lambda step, point: steps.append(step), tol=1e-2, max_iterations=1000)
+    exact = dense_likelihood(start, rows.x, rows.y, priors=PAPER)
+    # The fit's term is within its residual: r' e of a relative residual of 1e-2, against r' (K + noise)^-1 r.
+    fit = float((rows.y * exact.weights).sum()) / (2 * rows.rows)
+    assert abs(steps[0].loss - exact.loss) < 4 * steps[0].loss_error + 0.01 * fit + 0.005
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "lbfgs"])
+@pytest.mark.parametrize("softplus", [False, True])
+def test_steps_go_down(optimiser, softplus):
+    rows = problem()
+    found = run(rows=rows, optimiser=optimiser, softplus=softplus, steps=12, probes=20)
+    losses = [
+        dense_likelihood(point, rows.x, rows.y, priors=PAPER).loss for point in (START, found.hyperparameters)
+    ]
+    assert losses[1] < losses[0] - 0.05
+    # By the trapezoid rule the loss follows, within its error, from the first step to the last evaluated.
+    last = START.with_parameters(
+        {
+            name: p.with_value(found.history[-1].hyperparameters[name])
+            for name, p in START.named_parameters().items()
+        }
+    )
+    exact = dense_likelihood(last, rows.x, rows.y, priors=PAPER).loss
+    assert abs(found.history[-1].loss - exact) < 4 * found.history[-1].loss_error + 0.02
+
+
+def test_cholesky_and_cg_agree_where_both_can():
+    """Continuity across the switch: the same rows, trained either way, predict alike."""
+    x = points(600, 2)
+    y = targets(x)[:, 0]
+    new = points(100, 2, seed=8)
+    exact = ExactGP(method="cholesky").fit(x, y)
+    iterative = ExactGP(method="cg", subset=300, steps=15, probes=20, tol=1e-2, test_tol=1e-4).fit(x, y)
+    (mean, std), (other, spread) = (m.predict(new, return_std=True) for m in (exact, iterative))
+    assert iterative.report.method == "cg"
+    # A tenth of the predictive deviation: a hundredth of it in the log density.
+    assert float(abs(mean - other).max()) < 0.1 * float(std.min())
+    assert float(abs(spread / std - 1).max()) < 0.05
+    for name, p in exact.hyperparameters.named_parameters().items():
+        if name != "mean":
+            ratio = iterative.hyperparameters.named_parameters()[name].value / p.value
+            assert float(ratio.log().abs().max()) < 0.35, name
+
+
+@pytest.mark.parametrize(
+    ("precision", "then"),
+    [("half", "single"), ("single", "double"), ("auto", "double"), ("bfloat16", "double")],
+)
+def test_a_gradient_that_is_not_finite_rolls_back_and_climbs(monkeypatch, precision, then):
+    seen = poison(monkeypatch, 1)
+    found = run(rows=problem(precision=precision), steps=3)
+    notes = [step.note for step in found.history]
+    assert notes == ["", f"no finite gradient: rolled back, on in {then}", "", ""]
+    assert [step.index for step in found.history] == [0, 1, 2, 3]
+    assert math.isnan(found.history[1].gradient_norm)
+    assert not found.interrupted
+    # Half way between the last good point and the one that failed, on the logarithm.
+    good, bad, again = (math.log(found.history[k].hyperparameters["noise"] - 1e-4) for k in (0, 1, 2))
+    assert again == pytest.approx(0.5 * (good + bad), rel=1e-9)
+    # The gradient, too, is in double once the solves are.
+    assert seen == ["single", "single", *([then] * 2 if then == "double" else ["single"] * 2)]
+
+
+def test_a_first_step_that_fails_is_tried_again_where_it_was(monkeypatch):
+    poison(monkeypatch, 0)
+    found = run(steps=1)
+    assert [step.note != "" for step in found.history] == [True, False]
+    assert found.history[0].hyperparameters == found.history[1].hyperparameters
+
+
+def test_at_the_top_training_ends_with_the_remedy(monkeypatch):
+    poison(monkeypatch, 0, 1, 2, 3)
+    with pytest.raises(TrainingError, match=r"no finite gradient even in double. Lower `learning_rate`, or"):
+        run(rows=problem(precision="half"))
+
+
+def test_a_point_that_no_format_holds_is_a_step_that_failed():
+    """A lengthscale of e^-14 takes the points out of the range of half; single has room for them."""
+    start = at(1.0 * Matern(1.5, lengthscale=5.0), noise=0.3)
+    found = run(start, problem(precision="half"), learning_rate=16.0, steps=2)
+    assert [step.note for step in found.history] == ["", "no finite gradient: rolled back, on in single", ""]
+    assert math.isnan(found.history[1].residual)
+    assert found.history[1].passes == 0
+    assert found.history[1].hyperparameters["kernel.lengthscale"] < 1e-5
+
+
+def test_ctrl_c_leaves_what_was_found():
+    def stop(step, point):
+        if step.index == 1:
+            raise KeyboardInterrupt
+
+    found = run(observe=stop, steps=5)
+    assert found.interrupted
+    assert len(found.history) == 2
+    assert found.weights.shape == (N, 1)
+    whole = run(steps=2)
+    for name, p in found.hyperparameters.named_parameters().items():
+        assert torch.equal(p.value, whole.hyperparameters.named_parameters()[name].value)
+
+
+def test_ctrl_c_in_the_exact_stage_leaves_its_best():
+    def stop(step, point):
+        if step.index == 4:
+            raise KeyboardInterrupt
+
+    found = run(observe=stop, subset=100, steps=5)
+    assert found.interrupted
+    assert {step.stage for step in found.history} == {"subset"}
+    best = min(found.history, key=lambda step: step.loss)
+    assert found.hyperparameters.noise.value.item() == best.hyperparameters["noise"]
+    assert found.weights is None
+
+
+def test_without_steps_the_subset_decides():
+    found = run(subset=100, steps=0)
+    assert {step.stage for step in found.history} == {"subset"}
+    assert found.weights is None
+    assert found.method == "cg"
+
+
+def test_a_solve_starts_from_the_last_solution():
+    """After a step of next to nothing one residual shows that it still holds; another pass is the gradient's."""
+    found = run(steps=3, tol=1e-2, learning_rate=1e-6, preconditioner=None)
+    assert [step.passes for step in found.history[1:]] == [2, 2]
+    assert found.history[0].passes > 10
+
+
+def test_weights_are_those_of_the_last_solve():
+    rows = problem()
+    found = run(rows=rows, steps=1, tol=1e-6, max_iterations=1000)
+    exact = torch.linalg.solve(Textbook(START, rows.x, rows.y).matrix, rows.y)
+    torch.testing.assert_close(found.weights, exact, rtol=0, atol=1e-4 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize(
+    "preconditioner", [None, "nystrom", "randomly_pivoted_cholesky", PivotedCholesky(rank=10)]
+)
+def test_any_preconditioner_serves(preconditioner):
+    found = run(steps=1, preconditioner=preconditioner)
+    assert found.history[0].residual <= 1e-3
+    assert math.isfinite(found.history[0].loss)
+
+
+def test_a_precision_of_ones_own_is_used_as_it_is():
+    own = replace(Precision.resolve("double"), name="mine")
+    training = StochasticTraining(START, problem(precision=own), settings(steps=1), PAPER)
+    assert training._rung is own
+    training.state.precision = "double"
+    assert training._rung == "double"
