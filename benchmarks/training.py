@@ -1,0 +1,133 @@
+"""What does a whole fit cost, and how good is it, beside GPyTorch, HiGP and scikit-learn?
+
+Split 0 of the UCI sets, two cores, every fit in a process of its own, one after another. Figures are on
+standardised targets. A fit is timed with its predictions and their variances.
+
+    default    GPRegressor(), nothing chosen
+    paper      GPRegressor.paper(): RBF with ARD, half, 50 steps of Adam, at least 10 CG iterations each
+    gpytorch   the same setting in GPyTorch, dense float32; beyond 15,700 rows on so many, its time times N²
+    higp       HiGP, Matérn-3/2 with one lengthscale, 50 steps of Adam
+    sklearn    GaussianProcessRegressor on 2,000 rows
+    memory     GPRegressor(memory_limit="2GB") at N = 40,000: does it stay within?
+
+    HALFGP_DATA=... python benchmarks/training.py             everything; an hour on two cores
+    python benchmarks/training.py --sets pol --methods paper  some; replaces its rows in training.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from halfgp.datasets import load_uci
+from halfgp.scores import score
+from product_report import console
+from resident import peak_bytes
+from training_peers import METHODS, Rows
+
+HERE = Path(__file__).parent
+SETS = ("pol", "elevators", "bike", "kin40k", "protein")
+HEADINGS = (
+    *("set", "method", "rows", "RMSE", "NLL", "constant", "95 %", "fit s", "predict s", "x GPyTorch", "GB"),
+)
+# The paper's Table 1: RMSE and NLL in single and half, seconds on a V100.
+PUBLISHED = {
+    "pol": {"rmse": (0.117, 0.121), "nll": (-0.349, -0.316), "seconds": (57.6, 88.3)},
+    "elevators": {"rmse": (0.364, 0.382), "nll": (0.515, 0.663), "seconds": (58.4, 90.1)},
+    "bike": {"rmse": (0.074, 0.083), "nll": (-0.371, -0.413), "seconds": (62.3, 85.6)},
+    "kin40k": {"rmse": (0.099, 0.100), "nll": (0.235, 0.241), "seconds": (65.5, 92.9)},
+    "protein": {"rmse": (0.55, 0.635), "nll": (0.980, 1.412), "seconds": (70.9, 115.7)},
+}
+
+
+def measure(set_name: str, method: str) -> dict[str, Any]:
+    """One fit, in this process."""
+    run, limit = METHODS[method]
+    dataset = load_uci(set_name)
+    rows = Rows.of(dataset, limit)
+    outcome = run(rows)
+    found = score(rows.y_test, outcome.mean, outcome.std)
+    full = len(dataset.split(0)[1])
+    scaled = (full / len(rows.y)) ** 2 if method == "gpytorch" else 1.0
+    return {
+        "set": set_name,
+        "method": method,
+        "rows": len(rows.y),
+        "rmse": found.rmse,
+        "nll": found.nll,
+        "crps": found.crps,
+        "coverage": found.coverage[0.95] if found.coverage else None,
+        "constant_nll": 0.5 * math.log(2 * math.pi * math.e * found.rmse**2),
+        "fit_seconds": outcome.fit_seconds,
+        "predict_seconds": outcome.predict_seconds,
+        "scaled": scaled,
+        "total_seconds": scaled * (outcome.fit_seconds + outcome.predict_seconds),
+        "peak_bytes": peak_bytes(),
+        "load": os.getloadavg()[0],
+        **outcome.about,
+    }
+
+
+def print_table(results: list[dict[str, Any]]) -> None:
+    """Everything measured, and beside GPyTorch where that was."""
+    table = Table(title="Fit and predict, split 0", title_justify="left")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading in ("set", "method") else "right")
+    peers = {row["set"]: row for row in results if row["method"] == "gpytorch"}
+    for row in results:
+        peer = peers.get(row["set"])
+        ratio = f"{peer['total_seconds'] / row['total_seconds']:.1f}" if peer else ""
+        mark = "*" if row["scaled"] > 1 else ""
+        table.add_row(
+            row["set"], row["method"], f"{row['rows']:,}{mark}", f"{row['rmse']:.4f}", f"{row['nll']:.3f}",
+            f"{row['constant_nll']:.3f}", f"{100 * row['coverage']:.1f}", f"{row['fit_seconds']:.1f}",
+            f"{row['predict_seconds']:.1f}", ratio, f"{row['peak_bytes'] / 1e9:.2f}",
+        )  # fmt: skip
+    console.print(table)
+    console.print("* fewer rows than the set has; its time, scaled by N², is what ratios are taken of")
+
+
+def main(
+    sets: Annotated[str, typer.Option(help="By commas.")] = ",".join(SETS),
+    methods: Annotated[str, typer.Option(help="By commas.")] = ",".join(METHODS),
+    one: Annotated[bool, typer.Option("--one", hidden=True)] = False,
+    output: Annotated[Path, typer.Option(help="JSON to merge into.")] = HERE / "training.json",
+) -> None:
+    """Measure fits on real data."""
+    unknown = [name for name in methods.split(",") if name not in METHODS]
+    if unknown:
+        raise typer.BadParameter(f"no method {', '.join(unknown)}; there are {', '.join(METHODS)}")
+    if one:
+        print(json.dumps(measure(sets, methods)))
+        return
+    results: list[dict[str, Any]] = json.loads(output.read_text()) if output.exists() else []
+    for set_name in sets.split(","):
+        for method in methods.split(","):
+            if method == "memory" and set_name != "protein":
+                continue  # the one set with 40,000 rows
+            command = [sys.executable, __file__, "--one", "--sets", set_name, "--methods", method]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                console.print(f"[red]{set_name}, {method} failed:[/] {done.stderr.strip()[-600:]}")
+                continue
+            row = json.loads(done.stdout.strip().splitlines()[-1])
+            results = [r for r in results if (r["set"], r["method"]) != (set_name, method)] + [row]
+            results.sort(key=lambda r: (SETS.index(r["set"]), list(METHODS).index(r["method"])))
+            output.write_text(json.dumps(results, indent=1) + "\n")
+            console.print(
+                f"[dim]{set_name}, {method}: RMSE {row['rmse']:.4f}, NLL {row['nll']:.3f},"
+                f" {row['total_seconds']:.1f} s[/]"
+            )
+    print_table(results)
+
+
+if __name__ == "__main__":
+    typer.run(main)
