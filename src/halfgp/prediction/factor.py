@@ -10,6 +10,8 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.operators import KernelOperator
 
+CHUNK = 1024  # rows
+
 
 @dataclass(frozen=True)
 class CholeskyFactor:
@@ -30,6 +32,9 @@ class CholeskyFactor:
         """
         precision = "single" if dtype == torch.float32 else "double"
         dense = torch.as_tensor(operator.with_precision(precision).to_dense()).to(dtype)
+        for start in range(0, len(dense), CHUNK):
+            some = dense[start : start + CHUNK]
+            some.copy_(without_denormals(some, float(dense[0, 0])))
         lower, failed = torch.linalg.cholesky_ex(dense)
         if int(failed):
             raise InputError(
@@ -46,7 +51,8 @@ class CholeskyFactor:
 
     def whiten(self, cross: Tensor) -> Tensor:
         """L^-1 cross for (n, m), in the factor's format."""
-        white: Tensor = torch.linalg.solve_triangular(self.lower, cross.to(self.lower.dtype), upper=False)
+        given = without_denormals(cross.to(self.lower.dtype), float(self.lower[0, 0]) ** 2)
+        white: Tensor = torch.linalg.solve_triangular(self.lower, given, upper=False)
         return white
 
     def solve_whitened(self, white: Tensor) -> Tensor:
@@ -61,3 +67,8 @@ class CholeskyFactor:
     def inverse_diagonal(self) -> Tensor:
         """The diagonal (n,) of (K + noise)^-1, float64; O(n³)."""
         return self.whiten(torch.eye(len(self.lower))).double().square_().sum(dim=0)
+
+
+def without_denormals(values: Tensor, largest: float) -> Tensor:
+    """Zero for whatever is below eps² of the largest, where products with it would be denormal, and slow."""
+    return torch.hardshrink(values, torch.finfo(values.dtype).eps ** 2 * largest)

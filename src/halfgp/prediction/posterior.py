@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +23,10 @@ from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.neighbours import LocalVariance
 from halfgp.prediction.truncation import TruncatedMean
 from halfgp.problem import Problem, residual_precision
-from halfgp.solvers import SolveResult, cg, log_determinant
+from halfgp.solvers import ConvergenceWarning, SolveResult, cg, log_determinant
 
 SAMPLE_FEATURES = 2048
+PROBE_TOL = 0.05
 PROBES = 2  # of the trace of the inverse: its relative error is √(2 / (2 n))
 COLUMNS = 64  # right-hand sides of one solve
 CHUNK_BYTES = 2**28
@@ -332,7 +334,7 @@ def condition(
         posterior.solve = _solve(posterior, r, posterior.factor.solve(r))
         posterior.weights = torch.as_tensor(posterior.solve.solution)
     else:
-        _solve_with_probes(posterior, r, start)
+        _solve_and_calibrate(posterior, r, start)
         return posterior
     residual = r - torch.as_tensor(posterior.operator.with_precision("double") @ posterior.weights)
     posterior.correction = posterior.built.solve(residual)
@@ -351,26 +353,41 @@ def _solve(posterior: Posterior, b: Tensor, start: Tensor | None) -> SolveResult
     )
 
 
-def _solve_with_probes(posterior: Posterior, r: Tensor, start: Tensor | None) -> None:
-    """Weights, and from two columns of random signs beside them the trace of the inverse."""
-    n, q = r.shape
-    seed = posterior.conditioning.seed
-    signs = torch.randint(0, 2, (n, PROBES), generator=torch.Generator().manual_seed(seed)).double() * 2 - 1
-    b = torch.cat([r, signs], dim=1)
-    x0 = None if start is None else torch.cat([start, torch.zeros_like(signs)], dim=1)
-    solve = _solve(posterior, b, x0)
-    posterior.solve = solve.first(q)
-    solution = torch.as_tensor(solve.solution)
-    posterior.weights = solution[:, :q].contiguous()
+def _solve_and_calibrate(posterior: Posterior, r: Tensor, start: Tensor | None) -> None:
+    """Weights, and then the scale of local variances."""
+    posterior.solve = _solve(posterior, r, start)
+    posterior.weights = torch.as_tensor(posterior.solve.solution)
     # What the last factor of `EARLIER` in the residual changed: more than what is still to come.
-    posterior.correction = (solution - torch.as_tensor(solve.earlier))[:, :q].contiguous()
+    posterior.correction = posterior.weights - torch.as_tensor(posterior.solve.earlier)
     at_once = (posterior.correction == 0).all(dim=0)
     if bool(at_once.any()):
         # A solve that was done where it began has no earlier iterate. Its preconditioner is then as good as
         # an inverse, and tells what is lacking.
         residual = r - torch.as_tensor(posterior.operator.with_precision("double") @ posterior.weights)
         posterior.correction[:, at_once] = posterior.built.solve(residual[:, at_once])
-    inverse_trace = float((signs * solution[:, q:]).sum()) / PROBES
-    local = posterior.local.calibrated(inverse_trace, posterior.operator.nugget, seed)
+    seed = posterior.conditioning.seed
+    local = posterior.local.calibrated(_inverse_trace(posterior, seed), posterior.operator.nugget, seed)
     posterior.variance_scale = local.scale
     posterior.local = local
+
+
+def _inverse_trace(posterior: Posterior, seed: int) -> float:
+    """An estimate of the trace of (K + noise)^-1, by random signs.
+
+    A solve of its own, for signs converge later than targets, and need not come as far: what CG has not
+    found yet only lowers the estimate, and so the correction.
+    """
+    n = posterior.problem.rows
+    signs = torch.randint(0, 2, (n, PROBES), generator=torch.Generator().manual_seed(seed)).double() * 2 - 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solve = cg(
+            posterior.operator,
+            signs,
+            preconditioner=posterior.built,
+            tol=PROBE_TOL,
+            max_iterations=posterior.conditioning.max_iterations,
+            precision="single",
+            residual_precision="single",
+        )
+    return float((signs * torch.as_tensor(solve.solution)).sum()) / PROBES

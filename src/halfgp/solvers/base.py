@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -94,18 +94,6 @@ class SolveResult:
     def converged(self) -> bool:
         """Whether every column is within the tolerance."""
         return self.status is Status.CONVERGED
-
-    def first(self, columns: int) -> SolveResult:
-        """The outcome of the first so many columns of a solve that took others along."""
-        return replace(
-            self,
-            solution=self.solution[:, :columns],
-            status=worst(self.column_status[:columns]),
-            column_status=self.column_status[:columns],
-            residual_norms=self.residual_norms[:columns],
-            history=self.history[:, :columns],
-            earlier=None if self.earlier is None else self.earlier[:, :columns],
-        )
 
     def __str__(self) -> str:
         largest = float(np.max(np.asarray(self.residual_norms), initial=0.0))
