@@ -486,3 +486,10 @@ def test_ctrl_c_where_nothing_is_to_save(files: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(halfgp.cli.doctor.doctor, "examine", interrupt)
     assert "nothing was written" in run("doctor", code=130).stderr
     assert "nothing was written" in json_of("doctor", code=130)["error"]
+
+
+def test_the_doctor_shows_no_markup():
+    shown = CliRunner().invoke(app, ["doctor"]).stdout
+    assert "backends" in shown
+    assert "[bold" not in shown
+    assert "[/]" not in shown

@@ -15,6 +15,7 @@ import torch
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from halfgp import backends
 from halfgp.errors import BackendWarning
@@ -104,12 +105,11 @@ def render(report: Report) -> RenderableType:
     facts.add_row("versions", " · ".join(f"{name} {number}" for name, number in report.versions.items()))
     offered = Table(box=None, padding=(0, 2), show_header=False)
     for backend in report.backends:
-        mark = "[green]yes[/]" if backend.available else "[yellow]no[/]"
-        offered.add_row(f"[bold]{backend.name}[/]", mark, backend.note)
-    choice = f"Tensors on the CPU use [bold green]{report.chosen}[/]: {report.reason}"
-    return Panel(
-        Group(facts, "", "[bold]backends[/]", offered, "", choice), title="halfgp doctor", expand=False
-    )
+        mark = Text("yes", "green") if backend.available else Text("no", "yellow")
+        offered.add_row(Text(backend.name, "bold"), mark, backend.note)
+    choice = Text.assemble("Tensors on the CPU use ", (report.chosen, "bold green"), f": {report.reason}")
+    heading = Text("backends", "bold")
+    return Panel(Group(facts, "", heading, offered, "", choice), title="halfgp doctor", expand=False)
 
 
 def _examine_backend(name: str) -> BackendFacts:

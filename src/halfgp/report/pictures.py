@@ -122,7 +122,7 @@ def loss_picture(history: Sequence[Step]) -> str:
             named.add(stage)
             colour = colours.get(stage, THIRD)
             axes.plot(x, loss, ".-", color=colour, linewidth=1.5, markersize=4, label=label)
-            if np.nan_to_num(error).any():
+            if bool((error > 0).any()):  # not where it is exact, nor where nothing is known of it
                 axes.fill_between(x, loss - error, loss + error, color=colour, alpha=0.25, linewidth=0)
                 axes.errorbar(x, loss, yerr=error, fmt="none", ecolor=colour, elinewidth=1)
         axes.set(xlabel="evaluation", ylabel="loss per row (nats)", ylim=_without_peaks(history))
