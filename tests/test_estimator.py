@@ -307,7 +307,28 @@ def test_progress_on_a_terminal_and_elsewhere(capfd: pytest.CaptureFixture[str])
     with ProgressBar(regressor.model_.settings, console) as bar:
         for step in regressor.history_:
             bar(step, regressor.model_.hyperparameters)
-    assert all(word in screen.getvalue() for word in ("subset", "cg", "loss", "residual", "passes", "2/2"))
+        bar.solving(17, 0.1)
+    shown = screen.getvalue()
+    assert all(word in shown for word in ("subset", "cg", "loss", "residual", "passes", "2/2"))
+    assert all(word in shown for word in ("solve", "17 iterations"))
+
+
+def test_a_callback_may_hear_of_the_last_solve() -> None:
+    class Listener:
+        def __init__(self) -> None:
+            self.heard: list[tuple[int, float]] = []
+
+        def __call__(self, step: object, hyperparameters: object) -> None:
+            pass
+
+        def solving(self, iteration: int, residual: float) -> None:
+            self.heard.append((iteration, residual))
+
+    listener = Listener()
+    options = CG | {"variance": "local", "test_tol": 1e-3}
+    GPRegressor(**options, callbacks=[listener]).fit(X, Y)
+    assert [iteration for iteration, _ in listener.heard] == list(range(1, len(listener.heard) + 1))
+    assert 0.0 < listener.heard[-1][1] <= 1e-3
 
 
 def test_callbacks_and_checkpoint(tmp_path: Path) -> None:

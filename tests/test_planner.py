@@ -89,7 +89,7 @@ def test_a_plan_says_what_will_be_done():
     ids=repr,
 )
 def test_memory_grows_with_what_takes_memory(shape, options):
-    plain, base = Settings(probes=10, rank=100), {"rows": 100_000, "features": 5, "targets": 1}
+    plain, base = Settings(probes=10, rank=100, steps=5), {"rows": 100_000, "features": 5, "targets": 1}
     more = make_plan(settings=replace(plain, **options), **{**base, **shape})
     assert more.memory > make_plan(settings=plain, **base).memory
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel
-from halfgp.model import ExactGP, FitReport, NotFittedError, _conditioning, _training
+from halfgp.model import ExactGP, FitReport, NotFittedError, conditioning_of
 from halfgp.parameters import Parameter
 from halfgp.persistence import (
     FilePath,
@@ -136,7 +136,7 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
     posterior = Posterior(
         problem,
         point,
-        _conditioning(settings, method, _training(settings)),
+        conditioning_of(settings, method, n),
         weights,
         require(stored, "correction", torch.float64, (n, q)),
         _solve_from_json(stored, header["solve"], weights) if method == "cg" else None,

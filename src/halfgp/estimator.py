@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import fields, replace
+from dataclasses import fields
 from os import PathLike
 from typing import Any
 
@@ -24,7 +23,7 @@ from halfgp.planner import Plan
 from halfgp.precision import Precision
 from halfgp.preconditioners import PreconditionerConfig
 from halfgp.priors import Priors
-from halfgp.progress import ProgressBar
+from halfgp.progress import shown_progress
 from halfgp.scores import Scores, score
 from halfgp.settings import Settings
 from halfgp.training import Step
@@ -81,6 +80,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         max_iterations: int = Settings.max_iterations,
         test_tol: float = Settings.test_tol,
         test_max_iterations: int = Settings.test_max_iterations,
+        calibrate: bool = Settings.calibrate,
         variance: str = Settings.variance,
         neighbours: int | None = Settings.neighbours,
         backend: str | Backend = Settings.backend,
@@ -119,6 +119,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iterations = max_iterations
         self.test_tol = test_tol
         self.test_max_iterations = test_max_iterations
+        self.calibrate = calibrate
         self.variance = variance
         self.neighbours = neighbours
         self.backend = backend
@@ -174,12 +175,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         points, targets = self._validated(X, y, reset=True)
         model = self._unfitted()
-        settings = model.settings
-        with ProgressBar(settings) if settings.progress else nullcontext() as bar:
-            if bar is not None:
-                model.settings = replace(settings, callbacks=(*settings.callbacks, bar))
+        with shown_progress(model, model.settings.progress):
             model.fit(points, targets, noise)
-        model.settings = settings  # without the bar, which is of this fit only
         return self._take(model)
 
     def predict(

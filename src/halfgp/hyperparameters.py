@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from halfgp.errors import InputError
-from halfgp.kernels import RBF, Kernel, Matern, RationalQuadratic
+from halfgp.kernels import RBF, Kernel, Matern, RationalQuadratic, Scaled
 from halfgp.parameters import Parameter, Transform
 
 REACH = 30.0  # on the real line: a factor of 10^13 up or down is as far as any parameter may go
@@ -77,6 +77,19 @@ class Hyperparameters:
         return self.with_parameters(
             {name: p.detached(requires_grad) for name, p in self.named_parameters().items()}
         )
+
+    def scaled(self, scale: float) -> Hyperparameters:
+        """With the kernel and the learned noise multiplied by a number."""
+        noise = None if self.noise is None else self.noise.with_value(self.noise.value * scale)
+        return replace(self, kernel=scale * self.kernel, noise=noise)
+
+    def normalised(self) -> tuple[Hyperparameters, float]:
+        """Those of the matrix divided by its outputscale, and that; as they are, and 1, where it has none."""
+        if self.noise is None or not isinstance(self.kernel, Scaled):
+            return self, 1.0
+        scale = float(self.kernel.outputscale)
+        noise = replace(self.noise, value=self.noise.value / scale, lower=0.0, upper=math.inf)
+        return replace(self, kernel=self.kernel.kernel, noise=noise), scale
 
     def centred(self, y: Tensor) -> Tensor:
         """Targets (n, q) without their mean."""

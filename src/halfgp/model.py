@@ -6,7 +6,7 @@ import logging
 import math
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,8 @@ from halfgp.errors import FileError, HalfGPError, HalfGPWarning, InputError
 from halfgp.hyperparameters import Hyperparameters, kernel_by_name
 from halfgp.kernels import Kernel
 from halfgp.parameters import Parameter
-from halfgp.planner import Plan, choose_method, make_plan
-from halfgp.prediction import Conditioning, Posterior, Prediction, condition
+from halfgp.planner import Plan, choose_method, final_rank, make_plan
+from halfgp.prediction import Conditioning, Posterior, Prediction, calibrated, condition
 from halfgp.priors import as_priors, check_names
 from halfgp.problem import Problem
 from halfgp.settings import Settings, as_bytes
@@ -109,6 +109,7 @@ class FitReport:
         steps: evaluations of the likelihood.
         passes: over K, of training and the final solve.
         residual: true relative residual of the final solve.
+        scale: what leave-one-out residuals on all rows multiplied outputscale and noise by.
         seconds: of the whole fit.
         memory: peak of the process, bytes.
         interrupted: whether Ctrl-C ended the training.
@@ -121,6 +122,7 @@ class FitReport:
     steps: int
     passes: int
     residual: float
+    scale: float
     seconds: float
     memory: int
     interrupted: bool
@@ -170,16 +172,21 @@ class ExactGP:
         y_scale = Standardisation.of(rows.targets, settings.standardise_y)
         problem = self._problem(rows, x_scale, y_scale)
         self.plan(problem.x, targets=problem.y.shape[1]).require()
-        training, start, priors = _training(settings), self._start(problem), as_priors(settings.priors)
+        training, start, priors = training_of(settings), self._start(problem), as_priors(settings.priors)
         if settings.priors != "paper":
             check_names(priors, start.named_parameters())
         checkpoint = self._checkpoint(problem, start)
         trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
-        conditioning = _conditioning(settings, trained.method, training)
-        self.posterior = condition(problem, trained.hyperparameters, conditioning, trained.weights)
+        conditioning = conditioning_of(settings, trained.method, problem.rows)
+        self.posterior = condition(
+            problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve
+        )
+        scale = 1.0
+        if settings.calibrate and any(step.stage == "subset" for step in trained.history):
+            self.posterior, scale = calibrated(self.posterior)
         self.x_scale, self.y_scale, self._squeeze = x_scale, y_scale, rows.single
         self.history = trained.history
-        self.report = self._report(trained.method, trained.interrupted, rows.dropped, began)
+        self.report = self._report(trained.method, trained.interrupted, rows.dropped, began, scale)
         if checkpoint is not None and not trained.interrupted:
             checkpoint.remove()
         return self
@@ -282,10 +289,13 @@ class ExactGP:
         if method == "cholesky":
             method = choose_method(self.settings.method, problem.rows)
         lacking = torch.zeros(problem.rows - old.rows, old.y.shape[1], dtype=torch.float64)
-        conditioning = replace(posterior.conditioning, method=method)
+        conditioning = conditioning_of(self.settings, method, problem.rows)
         start = torch.cat([posterior.weights, lacking])
-        self.posterior = condition(problem, posterior.hyperparameters, conditioning, start)
-        self.report = self._report(method, False, rows.dropped, began)
+        self.posterior = condition(
+            problem, posterior.hyperparameters, conditioning, start, self._observe_solve
+        )
+        scale = 1.0 if self.report is None else self.report.scale
+        self.report = self._report(method, False, rows.dropped, began, scale)
         return self
 
     def log_marginal_likelihood(self) -> LogLikelihood:
@@ -406,14 +416,23 @@ class ExactGP:
             raise FileError(
                 f"`checkpoint` needs the directory `{path.parent}`, which is not there. Create it."
             )
-        return Checkpoint.of(path, problem, start, _training(self.settings), self.settings.priors)
+        return Checkpoint.of(path, problem, start, training_of(self.settings), self.settings.priors)
 
     def _observe(self, step: Step, hyperparameters: Hyperparameters) -> None:
         logger.info("%s step %d: loss %.4f", step.stage, step.index, step.loss)
         for callback in self.settings.callbacks:
             callback(step, hyperparameters)
 
-    def _report(self, method: str, interrupted: bool, dropped: int, began: float) -> FitReport:
+    def _observe_solve(self, iteration: int, residuals: Tensor) -> None:
+        """Tell callbacks that want to hear it: the last solve may take longer than the training."""
+        for callback in self.settings.callbacks:
+            solving = getattr(callback, "solving", None)
+            if solving is not None:
+                solving(iteration, float(residuals.max()))
+
+    def _report(
+        self, method: str, interrupted: bool, dropped: int, began: float, scale: float = 1.0
+    ) -> FitReport:
         posterior = self._fitted()
         solve = posterior.solve
         passes = sum(step.passes for step in self.history) + (0 if solve is None else solve.passes)
@@ -424,6 +443,7 @@ class ExactGP:
             dropped=dropped,
             steps=len(self.history),
             passes=passes,
+            scale=scale,
             residual=0.0 if solve is None else float(np.max(np.asarray(solve.residual_norms))),
             seconds=time.perf_counter() - began,
             memory=peak_memory(),
@@ -462,7 +482,8 @@ class ExactGP:
         return (values[:, 0] if self._squeeze else values).detach().numpy()
 
 
-def _training(settings: Settings) -> Training:
+def training_of(settings: Settings) -> Training:
+    """What of the settings is about training."""
     return Training(
         method=settings.method,
         subset=settings.subset,
@@ -482,12 +503,14 @@ def _training(settings: Settings) -> Training:
     )
 
 
-def _conditioning(settings: Settings, method: str, training: Training) -> Conditioning:
+def conditioning_of(settings: Settings, method: str, rows: int) -> Conditioning:
+    """What of the settings is about the last solve and variances."""
+    rank = final_rank(rows, as_bytes(settings.memory_limit))
     return Conditioning(
         method=method,
         tol=settings.test_tol,
         max_iterations=settings.test_max_iterations,
-        recipe=training.recipe(),
+        recipe=training_of(settings).recipe(rank),
         variance=settings.variance,
         neighbours=settings.neighbours,
         seed=settings.random_state,

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.model import ExactGP
 from halfgp.settings import Settings
 from halfgp.training import Step
+
+SOLVE = "solve"
+
+
+@contextmanager
+def shown_progress(model: ExactGP, wanted: bool = True) -> Iterator[None]:
+    """Show a bar, if it is wanted, while `model` is being fitted; the model keeps nothing of it."""
+    settings = model.settings
+    if not wanted:
+        yield
+        return
+    with ProgressBar(settings) as bar:
+        model.settings = replace(settings, callbacks=(*settings.callbacks, bar))
+        try:
+            yield
+        finally:
+            model.settings = settings
 
 
 class ProgressBar:
@@ -25,7 +47,8 @@ class ProgressBar:
 
     def __init__(self, settings: Settings, console: Console | None = None) -> None:
         exact = settings.subset_iterations
-        self._totals = {"subset": exact, "cholesky": exact, "cg": settings.steps}
+        self._totals = {"subset": exact, "cholesky": exact, "cg": settings.steps, SOLVE: 100}
+        self._digits = -math.log(settings.test_tol)
         console = Console(stderr=True) if console is None else console
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -52,13 +75,7 @@ class ProgressBar:
     def __call__(self, step: Step, hyperparameters: Hyperparameters) -> None:
         """Show one more step."""
         self._passes += step.passes
-        if step.stage not in self._tasks:
-            for earlier in self._tasks.values():  # a search may end before its last iteration
-                self._progress.update(earlier, total=self._progress.tasks[earlier].completed)
-            self._tasks[step.stage] = self._progress.add_task(
-                step.stage, total=self._totals.get(step.stage), figures=""
-            )
-        task = self._tasks[step.stage]
+        task = self._task(step.stage)
         done = step.index + 1
         # A line search may evaluate the likelihood more often than there are iterations.
         total = max(done, self._totals.get(step.stage, 0))
@@ -66,3 +83,19 @@ class ProgressBar:
         if step.stage == "cg":
             figures += f", residual {step.residual:.1e} ({step.precision}), {self._passes} passes"
         self._progress.update(task, completed=done, total=total, figures=figures)
+
+    def solving(self, iteration: int, residual: float) -> None:
+        """Show how far the solve is that predictions rest on, in percent of the digits it is to gain."""
+        gained = -math.log(max(residual, 1e-300)) / self._digits if self._digits > 0 else 1.0
+        figures = f"residual {residual:.1e}, {iteration} iterations"
+        self._progress.update(
+            self._task(SOLVE), completed=round(100 * min(max(gained, 0.0), 1.0)), figures=figures
+        )
+
+    def _task(self, stage: str) -> TaskID:
+        """The line of a stage; those before it are done."""
+        if stage not in self._tasks:
+            for earlier in self._tasks.values():  # a search may end before its last iteration
+                self._progress.update(earlier, total=self._progress.tasks[earlier].completed)
+            self._tasks[stage] = self._progress.add_task(stage, total=self._totals.get(stage), figures="")
+        return self._tasks[stage]

@@ -34,7 +34,7 @@ COUNTS = {
     "test_max_iterations": 1,
     "neighbours": 1,
 }
-FLAGS = ("ard", "standardise_X", "standardise_y", "softplus", "progress")
+FLAGS = ("ard", "standardise_X", "standardise_y", "softplus", "calibrate", "progress")
 POSITIVE = ("noise", "noise_floor", "lengthscale", "outputscale", "learning_rate", "tol", "test_tol")
 UNITS = {
     "": 1,
@@ -82,6 +82,8 @@ class Settings:
         max_iterations: of a training solve.
         test_tol: true relative residual of the final solve, which predictions rest on.
         test_max_iterations: of it.
+        calibrate: after training on a subset, multiply outputscale and noise by what leave-one-out residuals
+            on all rows ask for; no mean changes.
         variance: "cholesky", "local", or "auto": exact from a factor where rows and memory allow it,
             otherwise from the nearest rows.
         neighbours: so many of them; None takes sixteen a feature, at most 128.
@@ -90,7 +92,8 @@ class Settings:
         threads: of kernel products; None follows torch.
         memory_limit: bytes, or text such as "2GB"; None for what the machine has.
         checkpoint: path of a file that a killed fit resumes from.
-        callbacks: called as callback(step, hyperparameters) after every step.
+        callbacks: called as callback(step, hyperparameters) after every step; one that has a method
+            solving(iteration, residual) also hears of the solve that predictions rest on.
         progress: show a progress bar.
         random_state: seed of everything random.
     """
@@ -122,6 +125,7 @@ class Settings:
     max_iterations: int = 300
     test_tol: float = 3e-3
     test_max_iterations: int = 1000
+    calibrate: bool = True
     variance: str = "auto"
     neighbours: int | None = None
     backend: str | Backend = "auto"

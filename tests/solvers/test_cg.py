@@ -254,3 +254,21 @@ def test_true_residuals_may_be_taken_in_single() -> None:
     assert "double" not in result.passes_by_precision
     truth = (x[:, 0] - operator.with_precision("double") @ result.solution).norm() / x[:, 0].norm()
     assert truth <= 1e-3 * (1 + 1e-2)  # single's rounding of A, 1e-6, beside a residual of 1e-3
+
+
+def test_every_column_may_have_a_tolerance_of_its_own() -> None:
+    operator, b = kernel_operator(), columns(200, 3)
+    recipe = PivotedCholesky(rank=15)
+    result = cg(operator, b, preconditioner=recipe, tol=[1e-8, 1e-1, 1e-3])
+    assert result.converged
+    assert bool((torch.as_tensor(result.residual_norms) <= torch.tensor([1e-8, 1e-1, 1e-3])).all())
+    # A loose one stands still while the others go on.
+    assert float(result.residual_norms[1]) > 1e-3
+    first = result.columns(1)
+    assert torch.equal(first.solution, result.solution[:, :1])
+    assert first.column_status == (Status.CONVERGED,)
+    assert len(first.residual_norms) == first.history.shape[1] == 1
+    with pytest.raises(InputError, match="one for each of the 3 columns; got 2"):
+        cg(operator, b, tol=[1e-2, 1e-2])
+    with pytest.raises(InputError, match="`tol` must be a positive finite number"):
+        cg(operator, b, tol=[1e-2, 0.0, 1e-2])

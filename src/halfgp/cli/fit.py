@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from halfgp.cli.models import NamedModel, check_features, new_model
 from halfgp.cli.output import check_output, facts, remark, show, show_json
 from halfgp.errors import InputError
 from halfgp.model import ExactGP
-from halfgp.progress import ProgressBar
+from halfgp.progress import shown_progress
 from halfgp.report import words
 from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scores, summarise
 from halfgp.scores import Scores, score
@@ -99,7 +98,8 @@ def run(
     _check_targets(table.y[train], table.target_name or target)
     if kept is not None and kept.exists() and not quiet:
         remark(f"Resuming: from the checkpoint {kept}", "bold")
-    _fit(gp, table.X[train], table.y[train], progress=not (quiet or as_json))
+    with shown_progress(gp, not (quiet or as_json)):
+        gp.fit(table.X[train], table.y[train])
     model = NamedModel(gp, table.feature_names, table.target_name)
     model.save(output)
     tested = _score(gp, table.X[test], table.y[test]) if len(test) else None
@@ -109,15 +109,6 @@ def run(
     if gp.report.interrupted:
         remark(f"Interrupted: the best model so far is in {output}", "bold yellow")
         raise typer.Exit(INTERRUPTED)
-
-
-def _fit(gp: ExactGP, X: Floats, y: Floats, *, progress: bool) -> None:
-    settings = gp.settings
-    with ProgressBar(settings) if progress else nullcontext() as bar:
-        if bar is not None:
-            gp.settings = replace(settings, callbacks=(bar,))
-        gp.fit(X, y)
-    gp.settings = settings  # the bar is of this fit only
 
 
 def _split(y: Floats, fraction: float, seed: int) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,10 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel, Leaf
+from halfgp.parameters import Parameter
 from halfgp.priors import Priors, log_prior
+
+CHUNK = 2**19  # entries of K at a time: a few such arrays stay in the cache
 
 
 @dataclass(frozen=True)
@@ -58,48 +61,58 @@ def dense_likelihood(
         InputError: K + noise is not positive definite in double.
     """
     n, q = y.shape
-    point = hyperparameters.detached(requires_grad=True)
-    with torch.enable_grad():
-        k = dense_kernel(point.kernel, x)
-        prior = prior_weight * log_prior(point.named_parameters(), priors)
-    factor = _factor(k.detach().clone(), hyperparameters.diagonal_noise(fixed_noise))
+    factor = _factor(lower_kernel(hyperparameters.kernel, x), hyperparameters.diagonal_noise(fixed_noise))
     r = hyperparameters.centred(y)
     weights = torch.cholesky_solve(r, factor)
     log_det = 2.0 * factor.diagonal().log().sum()
-    loss = 0.5 * ((r * weights).sum() + q * log_det + n * q * math.log(2 * math.pi)) - prior.detach()
     by_k = torch.cholesky_inverse(factor).mul_(q).addmm_(weights, weights.T, alpha=-1.0).mul_(0.5)
-    gradient = _gradient(point, k, prior, by_k, weights)
+    point = hyperparameters.detached(requires_grad=True)
+    gradient = _kernel_gradient(point.kernel, x, by_k)
+    if "noise" in point.named_parameters():
+        gradient["noise"] = by_k.trace()
+    if "mean" in point.named_parameters():
+        gradient["mean"] = -weights.sum(dim=0)
+    with torch.enable_grad():
+        prior = prior_weight * log_prior(point.named_parameters(), priors)
+    for name, g in _gradient(prior, point.named_parameters(), torch.ones_like(prior)).items():
+        gradient[name] = gradient[name] - g
+    loss = 0.5 * ((r * weights).sum() + q * log_det + n * q * math.log(2 * math.pi)) - prior.detach()
     scale = 1.0 / (n * q)
     scaled = {name: g * scale for name, g in gradient.items()}
     return DenseLikelihood(float(loss) * scale, scaled, factor, weights)
 
 
-def _gradient(
-    point: Hyperparameters, k: Tensor, prior: Tensor, by_k: Tensor, weights: Tensor
-) -> dict[str, Tensor]:
-    """The gradient in every value of the point, by name.
-
-    Args:
-        point: whose values k and the prior were computed from.
-        k: the kernel's matrix (n, n), with its graph.
-        prior: (), with its graph if it has one.
-        by_k: (n, n) the gradient in K.
-        weights: (n, q).
-    """
-    leaves = {name: p.value for name, p in point.named_parameters().items()}
-    outputs, seeds = [k], [by_k]
-    if prior.requires_grad:
-        outputs, seeds = [k, prior], [by_k, -torch.ones_like(prior)]
-    found = torch.autograd.grad(outputs, list(leaves.values()), seeds, allow_unused=True)
-    gradient = {
+def _gradient(output: Tensor, parameters: dict[str, Parameter], seed: Tensor) -> dict[str, Tensor]:
+    """Of <seed, output> in every parameter, by name; zero where the output does not depend on it."""
+    leaves = {name: parameter.value for name, parameter in parameters.items()}
+    if not output.requires_grad:
+        return {name: torch.zeros_like(value) for name, value in leaves.items()}
+    found = torch.autograd.grad(output, list(leaves.values()), seed, allow_unused=True)
+    return {
         name: torch.zeros_like(leaves[name]) if g is None else g
         for name, g in zip(leaves, found, strict=True)
     }
-    if "noise" in gradient:
-        gradient["noise"] = gradient["noise"] + by_k.trace()
-    if "mean" in gradient:
-        gradient["mean"] = gradient["mean"] - weights.sum(dim=0)
-    return gradient
+
+
+def _kernel_gradient(kernel: Kernel, x: Tensor, by_k: Tensor) -> dict[str, Tensor]:
+    """The gradient of <by_k, K> in every value of the kernel, under the names of `Hyperparameters`.
+
+    Args:
+        kernel: whose values require gradients.
+        x: points (n, d).
+        by_k: (n, n), symmetric.
+    """
+    parameters = {f"kernel.{name}": p for name, p in kernel.named_parameters()}
+    with torch.enable_grad():
+        total = _gradient(kernel.diagonal(x), parameters, by_k.diagonal())
+    for rows in _chunks(len(x)):
+        # What is below the diagonal counts twice; the diagonal is counted already, White included.
+        seed = by_k[rows, : rows.stop].tril(rows.start - 1).mul_(2.0)
+        with torch.enable_grad():
+            block = _block(kernel, x, rows)
+        for name, g in _gradient(block, parameters, seed).items():
+            total[name] = total[name] + g
+    return total
 
 
 def _factor(k: Tensor, noise: Tensor) -> Tensor:
@@ -115,26 +128,36 @@ def _factor(k: Tensor, noise: Tensor) -> Tensor:
     return factor
 
 
-def dense_kernel(kernel: Kernel, x: Tensor) -> Tensor:
-    """K (n, n) with its diagonal, differentiable in the kernel's values, by matrix products.
+def lower_kernel(kernel: Kernel, x: Tensor) -> Tensor:
+    """K (n, n) up to its diagonal; what is above that is not to be read."""
+    k = torch.zeros(len(x), len(x), dtype=x.dtype)
+    with torch.no_grad():
+        for rows in _chunks(len(x)):
+            k[rows, : rows.stop] = _block(kernel, x, rows)
+        k.diagonal().copy_(kernel.diagonal(x))  # White, which no program has, and exact variances
+    return k
 
-    Distances by |x|² + |y|² - 2xy: exact to eps times the squared spread, which in double is far below any
-    noise, and many times faster than differences, forward and backward.
-    """
+
+def _chunks(n: int) -> Iterator[slice]:
+    """Rows whose part of an (n, n) matrix has about `CHUNK` entries."""
+    size = max(1, CHUNK // max(n, 1))
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def _block(kernel: Kernel, x: Tensor, rows: slice) -> Tensor:
+    """Rows of K up to the diagonal's last column, without White; differentiable in the kernel's values."""
     program = kernel.program()
-    values = [_leaf_value(leaf, x) for leaf in program.leaves]
-    k = program.evaluate(values, (len(x), len(x)))
-    diagonal = kernel.diagonal(x)
-    return k + torch.diag(diagonal - k.diagonal())  # White, which no program has, and exact variances
+    values = [_leaf_block(leaf, x[: rows.stop], rows) for leaf in program.leaves]
+    return program.evaluate(values, (rows.stop - rows.start, rows.stop))
 
 
-def _leaf_value(leaf: Leaf, x: Tensor) -> Tensor:
+def _leaf_block(leaf: Leaf, x: Tensor, rows: slice) -> Tensor:
     features = leaf.features(x)
     if leaf.profile == "linear":
         z = features * leaf.scales
-        return z @ z.T
+        return z[rows] @ z.T
     z = (features - features.detach().mean(dim=0)) * leaf.scales
-    squared: Tensor = _SquaredDistances.apply(z)  # type: ignore[no-untyped-call]
+    squared: Tensor = _SquaredDistances.apply(z[rows], z)  # type: ignore[no-untyped-call]
     if leaf.profile == "rational_quadratic":
         assert leaf.shape is not None
         return torch.exp(-leaf.shape * torch.log1p(squared / (2.0 * leaf.shape)))
@@ -143,22 +166,24 @@ def _leaf_value(leaf: Leaf, x: Tensor) -> Tensor:
 
 
 class _SquaredDistances(torch.autograd.Function):
-    """|z_i - z_j|² (n, n) of features (n, f)."""
+    """|z_i - w_j|² (m, n) of features (m, f) and (n, f).
+
+    By |z|² + |w|² - 2zw: exact to eps times the squared spread, which in double is far below any noise, and
+    many times faster than differences, forward and backward.
+    """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        ctx.save_for_backward(z)
-        norms = z.square().sum(dim=1)
-        squared = torch.addmm(norms, z, z.T, alpha=-2.0).add_(norms[:, None]).clamp_min_(0.0)
-        squared.fill_diagonal_(0.0)
-        return squared
+    def forward(ctx: Any, z: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(z, w)
+        inner = torch.addmm(w.square().sum(dim=1), z, w.T, alpha=-2.0)
+        return inner.add_(z.square().sum(dim=1)[:, None]).clamp_min_(0.0)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        z: Tensor
-        (z,) = ctx.saved_tensors
-        # The gradient is symmetric, for K is: both sides at once.
-        return 4.0 * (gradient.sum(dim=1, keepdim=True) * z - gradient @ z)
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        z, w = ctx.saved_tensors
+        by_z = gradient.sum(dim=1)[:, None] * z - gradient @ w
+        by_w = gradient.sum(dim=0)[:, None] * w - gradient.T @ z
+        return 2.0 * by_z, 2.0 * by_w
 
 
 class _Profile(torch.autograd.Function):

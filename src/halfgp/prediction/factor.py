@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,65 +12,118 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.operators import KernelOperator
 
-CHUNK = 1024  # rows
+BLOCK = 1024  # rows: large enough for matrix products at full speed
 
 
 @dataclass(frozen=True)
 class CholeskyFactor:
-    """K + noise = L L'.
+    """K + noise = scale L L', with the scale apart, so that another one needs no other factor.
+
+    By blocks, after each of which what is negligible becomes zero. Where lengthscales are short, entries of L
+    and of solutions fall off without end, and processors take a hundred times as long over denormals.
 
     Attributes:
         lower: L (n, n), float32 or float64.
+        scale: a factor of the whole matrix.
     """
 
     lower: Tensor
+    scale: float = 1.0
 
     @classmethod
-    def build(cls, operator: KernelOperator, dtype: torch.dtype) -> CholeskyFactor:
-        """O(n³) time, two n×n matrices of memory.
+    def build(cls, operator: KernelOperator, dtype: torch.dtype, scale: float = 1.0) -> CholeskyFactor:
+        """Of an operator times a scale; O(n³) time, one n×n matrix of memory.
 
         Raises:
             InputError: not positive definite in that format.
         """
         precision = "single" if dtype == torch.float32 else "double"
-        dense = torch.as_tensor(operator.with_precision(precision).to_dense()).to(dtype)
-        for start in range(0, len(dense), CHUNK):
-            some = dense[start : start + CHUNK]
-            some.copy_(without_denormals(some, float(dense[0, 0])))
-        lower, failed = torch.linalg.cholesky_ex(dense)
-        if int(failed):
-            raise InputError(
-                f"K + noise is not positive definite in {dtype} at row {int(failed) - 1}: the noise is too"
-                ' small for it. Raise `noise_floor`, or use `variance="local"`.'
-            )
-        return cls(lower)
+        lower = torch.as_tensor(operator.with_precision(precision).to_dense()).to(dtype)
+        negligible = _negligible(lower.diagonal().max().sqrt())
+        for start, stop in _blocks(len(lower)):
+            panel = lower[start:, start:stop]  # left-looking: all that earlier columns say about these
+            panel.addmm_(lower[start:, :start], lower[start:stop, :start].mT, alpha=-1.0)
+            block, failed = torch.linalg.cholesky_ex(panel[: stop - start])
+            if int(failed):
+                raise InputError(
+                    f"K + noise is not positive definite in {dtype} at row {start + int(failed) - 1}: the"
+                    ' noise is too small for it. Raise `noise_floor`, or use `variance="local"`.'
+                )
+            panel[: stop - start] = block
+            below = panel[stop - start :]
+            below.copy_(torch.linalg.solve_triangular(block.mT, below, upper=True, left=False))
+            _drop(panel, negligible)
+            lower[start:stop, stop:] = 0.0
+        return cls(lower, scale)
 
     def solve(self, v: Tensor) -> Tensor:
-        """(L L')^-1 v for (n, t), in float64."""
+        """(scale L L')^-1 v for (n, t), in float64."""
         # To the format of the factor, column by column scaled: a residual may be far below its range.
-        scale = v.abs().amax(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
-        return torch.cholesky_solve((v / scale).to(self.lower.dtype), self.lower).double() * scale
+        size = v.abs().amax(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
+        white = self._forward((v / size).to(self.lower.dtype, copy=True))
+        return self._backward(white).double() * (size / self.scale)
 
-    def whiten(self, cross: Tensor) -> Tensor:
-        """L^-1 cross for (n, m), in the factor's format."""
-        given = without_denormals(cross.to(self.lower.dtype), float(self.lower[0, 0]) ** 2)
-        white: Tensor = torch.linalg.solve_triangular(self.lower, given, upper=False)
-        return white
+    def whiten(self, right: Tensor) -> Tensor:
+        """(√scale L)^-1 right for (n, m), in the factor's format."""
+        return self._forward((right * (1.0 / math.sqrt(self.scale))).to(self.lower.dtype))
 
     def solve_whitened(self, white: Tensor) -> Tensor:
-        """L^-T white for (n, m), in the factor's format: with `whiten` before it, a whole solve."""
-        solved: Tensor = torch.linalg.solve_triangular(self.lower.mT, white, upper=True)
+        """(√scale L)^-T white for (n, m), in the factor's format: with `whiten` before it, a whole solve."""
+        return self._backward(white * (1.0 / math.sqrt(self.scale)))
+
+    def _forward(self, white: Tensor) -> Tensor:
+        """L^-1 white, in its place."""
+        negligible = _negligible(white.abs().max())
+        _drop(white, negligible)
+        for start, stop in _blocks(len(white)):
+            own = white[start:stop]
+            own.addmm_(self.lower[start:stop, :start], white[:start], alpha=-1.0)
+            block = self.lower[start:stop, start:stop]
+            own.copy_(torch.linalg.solve_triangular(block, own, upper=False))
+            _drop(own, negligible)
+        return white
+
+    def _backward(self, solved: Tensor) -> Tensor:
+        """L^-T solved, in its place."""
+        negligible = _negligible(solved.abs().max())
+        for start, stop in reversed(list(_blocks(len(solved)))):
+            own = solved[start:stop]
+            own.addmm_(self.lower[stop:, start:stop].mT, solved[stop:], alpha=-1.0)
+            block = self.lower[start:stop, start:stop]
+            own.copy_(torch.linalg.solve_triangular(block.mT, own, upper=True))
+            _drop(own, negligible)
         return solved
 
     def log_determinant(self) -> float:
         """Of K + noise."""
-        return 2.0 * float(self.lower.diagonal().double().log().sum())
+        return 2.0 * float(self.lower.diagonal().double().log().sum()) + len(self.lower) * math.log(
+            self.scale
+        )
 
-    def inverse_diagonal(self) -> Tensor:
-        """The diagonal (n,) of (K + noise)^-1, float64; O(n³)."""
-        return self.whiten(torch.eye(len(self.lower))).double().square_().sum(dim=0)
+    def inverse_diagonal(self, rows: Tensor) -> Tensor:
+        """Entries (m,) of the diagonal of (K + noise)^-1, float64; O(m n²)."""
+        found = torch.empty(len(rows), dtype=torch.float64)
+        for start, stop in _blocks(len(rows)):
+            units = torch.zeros(len(self.lower), stop - start, dtype=self.lower.dtype)
+            units[rows[start:stop], torch.arange(stop - start)] = 1.0
+            found[start:stop] = self.whiten(units).double().square_().sum(dim=0)
+        return found
+
+    def scaled(self, scale: float) -> CholeskyFactor:
+        """Of the matrix times a number."""
+        return replace(self, scale=self.scale * scale)
 
 
-def without_denormals(values: Tensor, largest: float) -> Tensor:
-    """Zero for whatever is below eps² of the largest, where products with it would be denormal, and slow."""
-    return torch.hardshrink(values, torch.finfo(values.dtype).eps ** 2 * largest)
+def _blocks(n: int) -> Iterator[tuple[int, int]]:
+    """Bounds of the blocks of n rows."""
+    return ((start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+
+
+def _negligible(largest: Tensor) -> float:
+    """eps² of the largest: far below the rounding of what it stands beside, far above the denormals."""
+    return float(torch.finfo(largest.dtype).eps ** 2 * largest)
+
+
+def _drop(values: Tensor, negligible: float) -> None:
+    """Zero for what is smaller."""
+    torch.hardshrink(values, negligible, out=values)

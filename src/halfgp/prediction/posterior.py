@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,18 +15,18 @@ from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.operators import KernelOperator
-from halfgp.planner import choose_variance
+from halfgp.planner import PROBES, choose_variance
 from halfgp.precision import DOUBLE, SINGLE, Precision
 from halfgp.preconditioners import LowRankPlusNoise, PivotedCholesky, Preconditioner, PreconditionerConfig
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.neighbours import LocalVariance
 from halfgp.prediction.truncation import TruncatedMean
 from halfgp.problem import Problem, residual_precision
-from halfgp.solvers import ConvergenceWarning, SolveResult, cg, log_determinant
+from halfgp.solvers import Callback, SolveResult, cg, log_determinant
 
 SAMPLE_FEATURES = 2048
+# What CG has not found of a probe yet only lowers the trace, and so the correction.
 PROBE_TOL = 0.05
-PROBES = 2  # of the trace of the inverse: its relative error is √(2 / (2 n))
 COLUMNS = 64  # right-hand sides of one solve
 CHUNK_BYTES = 2**28
 CANCELLATION_ROWS = 256
@@ -126,7 +125,8 @@ class Posterior:
         if dtype is None:
             return None
         try:
-            return CholeskyFactor.build(self.operator, dtype)
+            point, scale = self.hyperparameters.normalised()
+            return CholeskyFactor.build(self.problem.operator(point, self.precision), dtype, scale)
         except InputError:
             if self.conditioning.method == "cholesky" or self.conditioning.variance != "auto":
                 raise
@@ -257,13 +257,31 @@ class Posterior:
         With d = diag((K + noise)^-1): mean y - w / d, variance 1 / d. Without a factor 1 / d is the local
         variance without the row, plus its noise.
         """
-        problem = self.problem
+        variance = self.leave_one_out_variance(torch.arange(self.problem.rows))
+        return self.problem.y - self.weights * variance[:, None], variance
+
+    def leave_one_out_variance(self, rows: Tensor) -> Tensor:
+        """Variances (m,) of the targets of some rows, each given all the others; noise included."""
         if self.factor is not None:
-            variance = 1.0 / self.factor.inverse_diagonal()
-        else:
-            latent, _ = self.local(problem.x, leave_out=torch.arange(problem.rows))
-            variance = latent + self.operator.nugget
-        return problem.y - self.weights * variance[:, None], variance
+            return 1.0 / self.factor.inverse_diagonal(rows)
+        latent, _ = self.local(self.problem.x[rows], leave_out=rows)
+        nugget = self.operator.nugget
+        return latent + (nugget[rows] if nugget.ndim else nugget)
+
+    def rescaled(self, scale: float) -> Posterior:
+        """The same with K + noise multiplied by a number: the same means, and every variance times it."""
+        other = Posterior(
+            self.problem,
+            self.hyperparameters.scaled(scale),
+            self.conditioning,
+            self.weights / scale,
+            self.correction / scale,
+            self.solve,
+            self.variance_scale,
+        )
+        if self.factor is not None:
+            other.factor = self.factor.scaled(scale)
+        return other
 
     def _product(self, x: Tensor, w: Tensor) -> Tensor:
         """K(x, rows) w (m, t), float64."""
@@ -324,70 +342,77 @@ def condition(
     hyperparameters: Hyperparameters,
     conditioning: Conditioning,
     start: Tensor | None = None,
+    observe: Callback | None = None,
 ) -> Posterior:
-    """Solve for the weights, from `start` (n, q) where there is one."""
+    """Solve for the weights, from `start` (n, q) where there is one.
+
+    Args:
+        problem: rows.
+        hyperparameters: where.
+        conditioning: how.
+        start: of the solve.
+        observe: called as observe(iteration, residuals) in every iteration, with those of the targets (q,).
+    """
     r = hyperparameters.centred(problem.y)
     posterior = Posterior(problem, hyperparameters, conditioning, torch.zeros_like(r), torch.zeros_like(r))
     if conditioning.method == "cholesky":
         posterior.weights = posterior.built.solve(r)
     elif posterior.factor is not None:
-        posterior.solve = _solve(posterior, r, posterior.factor.solve(r))
+        posterior.solve = _solve(posterior, r, posterior.factor.solve(r), observe)
         posterior.weights = torch.as_tensor(posterior.solve.solution)
     else:
-        _solve_and_calibrate(posterior, r, start)
+        _solve_and_calibrate(posterior, r, start, observe)
         return posterior
     residual = r - torch.as_tensor(posterior.operator.with_precision("double") @ posterior.weights)
     posterior.correction = posterior.built.solve(residual)
     return posterior
 
 
-def _solve(posterior: Posterior, b: Tensor, start: Tensor | None) -> SolveResult:
+def _solve(
+    posterior: Posterior,
+    b: Tensor,
+    start: Tensor | None,
+    observe: Callback | None,
+    probes: Tensor | None = None,
+) -> SolveResult:
+    """For b (n, q), and after it for probes, which need not come as far."""
     conditioning = posterior.conditioning
+    others = torch.empty(len(b), 0, dtype=b.dtype) if probes is None else probes
     return cg(
         posterior.operator,
-        b,
+        torch.cat([b, others], dim=1),
         preconditioner=posterior.built,
-        x0=start,
-        tol=conditioning.tol,
+        x0=None if start is None else torch.cat([start, torch.zeros_like(others)], dim=1),
+        tol=[conditioning.tol] * b.shape[1] + [PROBE_TOL] * others.shape[1],
         max_iterations=conditioning.max_iterations,
+        callback=None if observe is None else lambda i, residuals: observe(i, residuals[: b.shape[1]]),
     )
 
 
-def _solve_and_calibrate(posterior: Posterior, r: Tensor, start: Tensor | None) -> None:
-    """Weights, and then the scale of local variances."""
-    posterior.solve = _solve(posterior, r, start)
-    posterior.weights = torch.as_tensor(posterior.solve.solution)
+def _solve_and_calibrate(
+    posterior: Posterior, r: Tensor, start: Tensor | None, observe: Callback | None
+) -> None:
+    """Weights, and the scale of local variances, from one solve.
+
+    The scale needs the trace of (K + noise)^-1, which random signs tell. They ride along with the targets: a
+    product with a few columns costs hardly more than with one.
+    """
+    n, q = r.shape
+    seed = posterior.conditioning.seed
+    signs = torch.randint(0, 2, (n, PROBES), generator=torch.Generator().manual_seed(seed)).double() * 2 - 1
+    solve = _solve(posterior, r, start, observe, signs)
+    solution, earlier = torch.as_tensor(solve.solution), torch.as_tensor(solve.earlier)
+    posterior.solve = solve.columns(q)
+    posterior.weights = solution[:, :q].clone()
     # What the last factor of `EARLIER` in the residual changed: more than what is still to come.
-    posterior.correction = posterior.weights - torch.as_tensor(posterior.solve.earlier)
+    posterior.correction = posterior.weights - earlier[:, :q]
     at_once = (posterior.correction == 0).all(dim=0)
     if bool(at_once.any()):
         # A solve that was done where it began has no earlier iterate. Its preconditioner is then as good as
         # an inverse, and tells what is lacking.
         residual = r - torch.as_tensor(posterior.operator.with_precision("double") @ posterior.weights)
         posterior.correction[:, at_once] = posterior.built.solve(residual[:, at_once])
-    seed = posterior.conditioning.seed
-    local = posterior.local.calibrated(_inverse_trace(posterior, seed), posterior.operator.nugget, seed)
+    trace = float((signs * solution[:, q:]).sum()) / PROBES
+    local = posterior.local.calibrated(trace, posterior.operator.nugget, seed)
     posterior.variance_scale = local.scale
     posterior.local = local
-
-
-def _inverse_trace(posterior: Posterior, seed: int) -> float:
-    """An estimate of the trace of (K + noise)^-1, by random signs.
-
-    A solve of its own, for signs converge later than targets, and need not come as far: what CG has not
-    found yet only lowers the estimate, and so the correction.
-    """
-    n = posterior.problem.rows
-    signs = torch.randint(0, 2, (n, PROBES), generator=torch.Generator().manual_seed(seed)).double() * 2 - 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        solve = cg(
-            posterior.operator,
-            signs,
-            preconditioner=posterior.built,
-            tol=PROBE_TOL,
-            max_iterations=posterior.conditioning.max_iterations,
-            precision="single",
-            residual_precision="single",
-        )
-    return float((signs * torch.as_tensor(solve.solution)).sum()) / PROBES

@@ -3,12 +3,14 @@
 from halfgp.solvers.alternating import alternating_projection
 from halfgp.solvers.base import Climb, ConvergenceWarning, SolveResult, Status
 from halfgp.solvers.cg import cg
+from halfgp.solvers.controller import Callback
 from halfgp.solvers.lanczos import LanczosResult, lanczos
 from halfgp.solvers.minres import minres
 from halfgp.solvers.quadrature import LogDeterminant, log_determinant
 from halfgp.solvers.refine import refine
 
 __all__ = [
+    "Callback",
     "Climb",
     "ConvergenceWarning",
     "LanczosResult",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -70,7 +70,7 @@ class SolveResult:
         history: (iterations, t) relative residuals of the recurrence.
         precision: the rung at the end.
         climbs: when the solve changed rungs, and why.
-        tol: what was asked for.
+        tol: what was asked for; of several the loosest.
         earlier: iterates, of the shape of the solution, where the recurrence first was within `EARLIER` times
             the tolerance: what changed since then tells how exact the solution is. None if not kept.
         shifts: (s,) of a multi-shift solve, whose solution is (s, n, t) and whose residuals (s, t); or None.
@@ -94,6 +94,19 @@ class SolveResult:
     def converged(self) -> bool:
         """Whether every column is within the tolerance."""
         return self.status is Status.CONVERGED
+
+    def columns(self, count: int) -> SolveResult:
+        """The outcome of the first so many columns alone; iterations and passes served all of them."""
+        statuses = self.column_status[:count]
+        return replace(
+            self,
+            solution=self.solution[:, :count],
+            status=worst(statuses),
+            column_status=statuses,
+            residual_norms=self.residual_norms[:count],
+            history=self.history[:, :count],
+            earlier=None if self.earlier is None else self.earlier[:, :count],
+        )
 
     def __str__(self) -> str:
         largest = float(np.max(np.asarray(self.residual_norms), initial=0.0))

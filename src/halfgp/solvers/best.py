@@ -24,10 +24,10 @@ class Best:
         x: the best iterates (n, t).
         r: their true residuals (n, t), with A in double.
         relative: (t,) norms of r relative to b's; zero for a zero column, whose solution is zero.
-        tol: what is to be reached.
+        tol: what is to be reached, by all columns or by each (t,).
     """
 
-    def __init__(self, ladder: Ladder, b: Tensor, tol: float, shifts: Tensor | None = None) -> None:
+    def __init__(self, ladder: Ladder, b: Tensor, tol: float | Tensor, shifts: Tensor | None = None) -> None:
         given = column_major(b)
         self._ladder, self._shifts = ladder, shifts
         self.tol = tol
@@ -100,5 +100,5 @@ class Best:
             history=numbers.restore(table, torch.float64),
             precision=self._ladder.name,
             climbs=tuple(self._ladder.climbs),
-            tol=self.tol,
+            tol=float(torch.as_tensor(self.tol).max()),
         )

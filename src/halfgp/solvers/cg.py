@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -26,7 +27,7 @@ def cg(
     *,
     preconditioner: Preconditioner | PreconditionerConfig | None = None,
     x0: ArrayLike | None = None,
-    tol: float = 1e-2,
+    tol: float | Sequence[float] = 1e-2,
     max_iterations: int = 1000,
     min_iterations: int = 0,
     inner_product: str = "auto",
@@ -48,7 +49,7 @@ def cg(
         b: (n,) or (n, t).
         preconditioner: a recipe such as `PivotedCholesky(rank=100)`, or anything with `solve(v)`.
         x0: where to start, of the shape of b; costs one pass in the residual's precision.
-        tol: largest true relative residual |b - A x| / |b| of any column.
+        tol: largest true relative residual |b - A x| / |b| of any column; or of each, a sequence (t,).
         max_iterations: in total, on all rungs.
         min_iterations: before any column may stop, whatever the tolerance: with one of 1, zero would do.
         inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,
@@ -64,7 +65,8 @@ def cg(
     An iteration costs one product and O(n t (k + rank)) around it, k being the iterations so far; memory
     4 n t k bytes, at most a gibibyte. Zero right-hand sides and exact starts return at once.
     """
-    check_tolerance(tol, max_iterations, min_iterations)
+    for each in tol if isinstance(tol, Sequence) else (tol,):
+        check_tolerance(each, max_iterations, min_iterations)
     if inner_product not in ("auto", "log", "direct"):
         raise InputError(f'`inner_product` must be "log", "direct" or "auto"; got {inner_product!r}.')
     system = as_system(A)
@@ -75,7 +77,9 @@ def cg(
     paper = ladder.fixed and ladder.system.precision.is_sixteen_bit
     if inner_product == "auto":
         inner_product = "log" if paper else "direct"
-    options = Options(tol, min_iterations, max_iterations, inner_product, window, paper, callback)
+    options = Options(
+        _tolerances(tol, vectors), min_iterations, max_iterations, inner_product, window, paper, callback
+    )
     start = None if x0 is None else _start(x0, vectors, system)
     with torch.no_grad():
         controller = Controller(ladder, built, vectors.values, options)
@@ -84,6 +88,15 @@ def cg(
     if not result.converged:
         warnings.warn(advice(result, ladder, built), ConvergenceWarning, stacklevel=2)
     return result
+
+
+def _tolerances(tol: float | Sequence[float], vectors: Vectors) -> Tensor:
+    """Of every column (t,)."""
+    t = vectors.values.shape[1]
+    found = torch.as_tensor(tol, dtype=torch.float64, device=vectors.values.device)
+    if found.shape not in ((), (t,)):
+        raise InputError(f"`tol` must be a number, or one for each of the {t} columns; got {len(found)}.")
+    return found.expand(t)
 
 
 def _start(x0: ArrayLike, vectors: Vectors, system: System) -> Tensor:

@@ -27,7 +27,7 @@ REST = 3  # iterations that a correction on the space so far has to last, or it 
 class Options:
     """What the caller of `cg` asked for; `paper` is a fixed 16-bit precision, where nothing is repaired."""
 
-    tol: float
+    tol: Tensor  # (t,)
     min_iterations: int
     max_iterations: int
     inner_product: str
@@ -71,7 +71,7 @@ class Controller:
             return
         if self._ladder.wide.has_rows and not self._options.paper:
             self._monitor = GapMonitor(self._ladder.wide, self._best.b)
-        self._ladder.start(self._monitor, self._options.tol)
+        self._ladder.start(self._monitor, float(self._options.tol.min()))
         self._restart()
         while len(self._open()):
             self._decide(self._phase())
@@ -126,7 +126,7 @@ class Controller:
 
     def _observe(self) -> str:
         """What an iteration showed: a reason to look at the true residual, or ""."""
-        recurrence, tol = self._recurrence, self._options.tol
+        recurrence, tol = self._recurrence, self._options.tol[self._held]
         known = self._best.size(recurrence.r, self._held)
         self._record(known)
         self._offending = self._active & ~known.isfinite()
@@ -151,7 +151,7 @@ class Controller:
         return ""
 
     def _record(self, known: Tensor) -> None:
-        near = (known <= EARLIER * self._options.tol) & ~self._near[self._held]
+        near = (known <= EARLIER * self._options.tol[self._held]) & ~self._near[self._held]
         if bool(near.any()):
             self._earlier[:, self._held[near]] = self._recurrence.x[:, near]
             self._near[self._held[near]] = True

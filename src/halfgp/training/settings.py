@@ -54,9 +54,10 @@ class Training:
     softplus: bool
     seed: int
 
-    def recipe(self) -> PreconditionerConfig | None:
-        """The preconditioner to build in every step."""
+    def recipe(self, automatic: int | None = None) -> PreconditionerConfig | None:
+        """The preconditioner to build in every step, or with a rank of its own where that is automatic."""
         if isinstance(self.preconditioner, str):
-            named: PreconditionerConfig = PRECONDITIONERS[self.preconditioner](rank=self.rank)
+            rank = automatic if self.rank is None else self.rank
+            named: PreconditionerConfig = PRECONDITIONERS[self.preconditioner](rank=rank)
             return named
         return self.preconditioner

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from contracts.textbook import Textbook, at, covariance, points, targets
+
+import halfgp.prediction.calibration
+from halfgp import GPRegressor
+from halfgp.kernels import Matern
+from halfgp.preconditioners import PivotedCholesky
+from halfgp.prediction import Conditioning, calibrated, condition
+from halfgp.problem import Problem
+
+N = 500
+X, NEW = points(N), points(40, seed=5)
+TRUE = at(1.5 * Matern(1.5, lengthscale=0.9), noise=0.1)
+DRAW = torch.randn(N, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+Y = torch.linalg.cholesky(covariance(TRUE.kernel, X, TRUE.noise.value).detach()) @ DRAW
+WAYS = {"factor": "cholesky", "local": "local"}
+
+
+def conditioned(point, way, y=Y, fixed=None):
+    how = Conditioning("cg", 1e-6, 1000, PivotedCholesky(), WAYS[way], N, 0)
+    return condition(Problem(X, y, fixed), point, how)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wrong", [0.1, 1.0, 6.0])
+def test_the_scale_of_the_data_is_found(way, wrong):
+    before = conditioned(TRUE.scaled(wrong), way)
+    means = before.predict(NEW).mean
+    after, scale = calibrated(before)
+    # A mean of 1000 squares of correlated normal numbers, times what two probes do to the local variances.
+    assert scale * wrong == pytest.approx(1.0, abs=0.15)
+    torch.testing.assert_close(after.predict(NEW).mean, means, rtol=0, atol=1e-4)  # products are in single
+    book = Textbook(after.hyperparameters, X, Y)
+    # The reported hyperparameters are those that the predictions follow from.
+    torch.testing.assert_close(after.weights, torch.linalg.solve(book.matrix, Y), rtol=0, atol=1e-4)
+    variance = after.predict(NEW, variance=True).variance
+    tolerance = 1e-4 if way == "factor" else 0.1
+    exact = book.covariance(NEW).diagonal()
+    torch.testing.assert_close(variance, exact, rtol=tolerance, atol=tolerance)
+
+
+def test_known_variances_and_kernels_without_a_scale_are_left_alone():
+    fixed = torch.full((N,), 0.3, dtype=torch.float64)
+    for point, variances in ((at(TRUE.kernel, noise=None), fixed), (at(Matern(1.5), noise=0.1), None)):
+        before = conditioned(point, "factor", fixed=variances)
+        after, scale = calibrated(before)
+        assert after is before
+        assert scale == 1.0
+
+
+def test_the_noise_stays_above_its_floor():
+    tiny = conditioned(at(TRUE.kernel, noise=0.1, floor=0.09), "factor", y=1e-3 * Y)
+    after, scale = calibrated(tiny)
+    assert scale > 1.0
+    assert float(after.hyperparameters.noise.value) > after.hyperparameters.noise.lower
+
+
+def test_it_looks_at_some_rows_only(monkeypatch):
+    monkeypatch.setattr(halfgp.prediction.calibration, "ROWS", 60)
+    _, scale = calibrated(conditioned(TRUE, "factor"))
+    assert scale == pytest.approx(1.0, abs=0.6)  # 4 of √(2 / 120), and some for correlation
+
+
+def test_a_fit_on_a_subset_reports_it_and_others_have_none():
+    y = targets(X)[:, 0]
+    options = {"method": "cg", "subset": 100, "subset_iterations": 5}
+    regressor = GPRegressor(**options).fit(X, y)
+    plain = GPRegressor(**options, calibrate=False).fit(X, y)
+    scale = regressor.report_.scale
+    assert scale != 1.0
+    assert (
+        plain.report_.scale
+        == GPRegressor(method="cholesky", subset_iterations=2).fit(X, y).report_.scale
+        == 1.0
+    )
+    assert regressor.noise_ == pytest.approx(scale * plain.noise_)
+    assert abs(regressor.predict(NEW) - plain.predict(NEW)).max() < 1e-4
