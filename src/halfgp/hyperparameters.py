@@ -79,8 +79,10 @@ class Hyperparameters:
         )
 
     def scaled(self, scale: float) -> Hyperparameters:
-        """With the kernel and the learned noise multiplied by a number."""
-        noise = None if self.noise is None else self.noise.with_value(self.noise.value * scale)
+        """With the kernel and the learned noise, its floor included, multiplied by a number."""
+        noise = self.noise
+        if noise is not None:
+            noise = replace(noise, value=noise.value * scale, lower=noise.lower * scale)
         return replace(self, kernel=scale * self.kernel, noise=noise)
 
     def normalised(self) -> tuple[Hyperparameters, float]:

@@ -60,7 +60,7 @@ class Settings:
         lengthscale: with a name: where they start; None takes half the root of the number of features.
         outputscale: with a name: where it starts.
         noise: variance where it starts, of standardised targets.
-        noise_floor: the noise stays above it.
+        noise_floor: the noise stays above it in training.
         mean: "constant", learned, or "zero".
         priors: "paper" for its Gammas, None, or a mapping from names such as "lengthscale" to `Gamma`.
         standardise_X: scale every feature to unit variance before training.

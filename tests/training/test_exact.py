@@ -28,6 +28,7 @@ def trained(start, x, y, iterations=100, fixed=None, priors=PAPER, observe=lambd
         prior_weight=1.0,
         stage="cholesky",
         iterations=iterations,
+        flat=1e-5,
         observe=observe,
     )
 

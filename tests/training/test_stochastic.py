@@ -9,7 +9,7 @@ from contracts.textbook import Textbook, at, points, targets
 
 from halfgp.kernels import RBF, Matern
 from halfgp.likelihood import GradientEstimator, dense_likelihood
-from halfgp.model import ExactGP, _training
+from halfgp.model import ExactGP, training_of
 from halfgp.precision import Precision
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.priors import PAPER
@@ -23,7 +23,7 @@ START = at(1.0 * Matern(1.5, lengthscale=[0.8, 1.2]), noise=0.3, mean=[0.0])
 
 
 def settings(**options):
-    return _training(Settings(**{"method": "cg", "subset": 0, "steps": 3, "tol": 1e-3, **options}))
+    return training_of(Settings(**{"method": "cg", "subset": 0, "steps": 3, "tol": 1e-3, **options}))
 
 
 def problem(n=N, **options):

@@ -20,8 +20,6 @@ from halfgp.priors import Priors
 from halfgp.training.history import Step, peak_memory, values_of
 
 REACH = 8.0  # how far, on the real line, a parameter may go from where it started: a factor of 3000
-# Changes of the loss per row in an iteration that end it. A subset tells hyperparameters no better than that.
-FLAT = {"cholesky": 1e-5, "subset": 1e-4}
 WALL = 1e6  # above the best loss, where there is none
 
 
@@ -35,6 +33,7 @@ def train_exactly(
     prior_weight: float,
     stage: str,
     iterations: int,
+    flat: float,
     observe: Callable[[Step, Hyperparameters], object],
 ) -> Hyperparameters:
     """The best point that SciPy's L-BFGS-B finds, from `start`, on the logarithms of positive parameters.
@@ -48,6 +47,7 @@ def train_exactly(
         prior_weight: see `dense_likelihood`.
         stage: "cholesky" for all rows, "subset" for some.
         iterations: at most.
+        flat: a change of the loss per row, in an iteration, that ends it.
         observe: called with every evaluation; whatever it raises ends the training.
     """
     if iterations == 0:
@@ -67,7 +67,7 @@ def train_exactly(
         jac=True,
         method="L-BFGS-B",
         bounds=_bounds(start, origin),
-        options={"maxiter": iterations, "ftol": FLAT[stage]},
+        options={"maxiter": iterations, "ftol": flat},
     )
     return coordinates.point(search.best)
 

@@ -19,6 +19,8 @@ from halfgp.training.settings import Training
 from halfgp.training.stochastic import State, StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
+# Changes of the loss per row that end a search: of all rows; of a subset, which knows no better; of a start.
+FLAT_WHOLE, FLAT_SUBSET, FLAT_START = 1e-5, 1e-4, 1e-3
 Observer = Callable[[Step, Hyperparameters], object]
 logger = logging.getLogger("halfgp")
 
@@ -107,6 +109,7 @@ class _Run:
         sizes = [size for size in (wanted // 4, wanted) if size >= SMALLEST or size == wanted > 0]
         for size in sizes:
             some = problem if size == problem.rows else problem.subset(size, settings.seed)
+            last = FLAT_WHOLE if size == problem.rows else FLAT_SUBSET
             point = train_exactly(
                 point,
                 some.x,
@@ -116,6 +119,7 @@ class _Run:
                 prior_weight=some.rows / problem.rows,
                 stage="cholesky" if size == problem.rows else "subset",
                 iterations=settings.subset_iterations,
+                flat=last if size == wanted else FLAT_START,
                 observe=self._observe_exact,
             )
         vector = self._coordinates.vector(point)
