@@ -10,10 +10,10 @@ PROJECT := $(PIP) --no-build-isolation --editable
 BUILD   := pyproject.toml CMakeLists.txt src/halfgp/version.py $(wildcard cpp/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo product test lint bench wheel clean
+.PHONY: help demo product paper paper-quick test lint bench wheel clean
 
 help:                ## show this list
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 demo: $(VENV)/.plot  ## fit real terrain, 20,000 heights, and draw it (a minute)
 	@$(BIN)/halfgp doctor
@@ -21,6 +21,12 @@ demo: $(VENV)/.plot  ## fit real terrain, 20,000 heights, and draw it (a minute)
 
 product: $(VENV)/.built ## time one kernel product on this machine
 	@$(BIN)/python examples/product_demo.py
+
+paper: $(VENV)/.paper ## every figure and table of the paper (hours; goes on where it was; HALFGP_DATA names the data)
+	@$(BIN)/halfgp paper run $(PAPER_ARGS)
+
+paper-quick: $(VENV)/.paper ## the same on small samples (minutes)
+	@$(BIN)/halfgp paper run --quick $(PAPER_ARGS)
 
 test: lint           ## lint, types, import rules and all tests
 	@echo "== pytest"; $(BIN)/pytest $(PYTEST_ARGS)
@@ -56,6 +62,11 @@ $(VENV)/.built: $(VENV)/.tools $(BUILD)
 $(VENV)/.plot: pyproject.toml constraints.txt | $(VENV)/.built
 	@echo "== installing matplotlib"
 	@$(PROJECT) '.[plot]'
+	@touch $@
+
+$(VENV)/.paper: pyproject.toml constraints.txt | $(VENV)/.built
+	@echo "== installing what the paper's tables are compared with"
+	@$(PROJECT) '.[paper]'
 	@touch $@
 
 # Order-only on .built: a change of a C++ source rebuilds the extension and leaves the tools alone.

@@ -2,50 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from contracts.outline import Outline
 
 from halfgp import RBF, Linear
 from halfgp.errors import FileError
 from halfgp.model import ExactGP
-from halfgp.report import Evaluation, build_page, words, write_page
-from halfgp.report.pictures import embedded
+from halfgp.report import Evaluation, build_page, words, write_whole
+from halfgp.report.files import as_json
+from halfgp.report.pictures import VARIABLES, _columns, drawn, embedded
 from halfgp.report.summary import how_it_was_fitted, leave_one_out_scores, summarise, training_rows
 
 pytest.importorskip("matplotlib")
 
 HOSTILE = ("<script>alert(1)</script>", '" onload="alert(1)', "$x^$ &amp; ${title}")
 HOSTILE_TARGET = "</style><img src=x onerror=alert(1)> 標高 $y$"
-
-
-class Outline(HTMLParser):
-    """Elements, ids and references of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.references: list[str] = []
-        self.handlers: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attributes:
-            if name == "id":
-                self.ids.append(value or "")
-            if name in ("src", "href", "xlink:href", "action"):
-                self.references.append(value or "")
-            if name.startswith("on"):
-                self.handlers.append(name)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def make_rows(rows: int, seed: int, features: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +100,7 @@ def test_colours_and_font_are_those_of_the_page(gp: ExactGP) -> None:
     svg = text[text.index("<svg") :]
     assert "var(--accent)" in svg
     assert "DejaVu" not in svg
-    assert not re.search("#0[1-5]0[1-5]0[1-5]", svg)
+    assert not any(colour in svg for colour in VARIABLES)
 
 
 def test_the_same_model_and_rows_give_the_same_page(gp: ExactGP) -> None:
@@ -195,12 +172,38 @@ def test_how_it_was_fitted(gp: ExactGP, solved: ExactGP) -> None:
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    write_page(path, "old")
-    write_page(path, "new €")
+    write_whole(path, "old")
+    write_whole(path, "new €")
     assert path.read_text(encoding="utf-8") == "new €"
     with pytest.raises(FileError, match="cannot be written"):
-        write_page(tmp_path / "absent" / "page.html", "x")
+        write_whole(tmp_path / "absent" / "page.html", "x")
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_short_logarithmic_axes_have_plain_numbers() -> None:
+    short = drawn(lambda axes: axes.loglog([2000, 8000], [1e-7, 2e-7]))
+    assert {"2,000", "4,000", "8,000", "2·10⁻⁷"} <= set(re.findall(">([^<>]+)</text>", short))
+    long = drawn(lambda axes: axes.semilogy([1, 2], [1.0, 1e6]))
+    assert "·10" not in long
+    assert "1,000" not in long
+
+
+def test_a_legend_has_as_many_columns_as_fit() -> None:
+    assert _columns(["double", "single", "half", "bfloat16"]) == 4
+    assert _columns(["blocks in single precision", "blocks in half precision", "plain"]) == 2
+    assert _columns(["a label that is so long that none fits beside it, by far"] * 2) == 1
+
+
+def test_json_is_strict_and_takes_arrays() -> None:
+    document = {
+        "a": np.array([1.0, np.inf]),
+        "b": torch.ones(2),
+        "c": (np.float64("nan"), Path("x")),
+        1: True,
+    }
+    assert json.loads(as_json(document), parse_constant=pytest.fail) == {
+        "a": [1.0, None], "b": [1.0, 1.0], "c": [None, "x"], "1": True,
+    }  # fmt: skip
 
 
 def test_pictures_are_named_for_who_cannot_see_them() -> None:

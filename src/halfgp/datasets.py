@@ -35,6 +35,10 @@ class DownloadError(HalfGPError, RuntimeError):
     """A file could not be fetched, or is not the one that was expected: nothing was kept."""
 
 
+class MissingData(InputError):
+    """A set of that name is in none of the folders that were looked into."""
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A regression problem.
@@ -123,7 +127,7 @@ def load_uci(name: str, folder: str | Path | None = None) -> Dataset:
         if (place / name / "data.csv.gz").is_file():
             return _read_uci(name, place / name)
     found = available(folder)
-    raise InputError(
+    raise MissingData(
         f"`name` must be a set in {_places(folder)}; got {name!r}.{_near(name, found)}"
         f" {'It holds ' + ', '.join(found) + '.' if found else 'It holds none.'}"
         " Set HALFGP_DATA or pass `folder`, or download with `halfgp.datasets.fetch_uci(name)`."
@@ -156,7 +160,7 @@ def load_large(
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
         found = sorted({other.stem for path in candidates for other in path.parent.glob("*.parquet")})
-        raise InputError(
+        raise MissingData(
             f"`name` must be a .parquet file in {_places(folder)}; got {name!r}.{_near(name, found)}"
             f" {'There are ' + ', '.join(found) + '.' if found else 'There are none.'}"
             " Set HALFGP_DATA or pass `folder`."

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from halfgp.cli import doctor, evaluate, fit, plan, predict, report
+from halfgp.cli import diagnose, doctor, evaluate, fit, paper, plan, predict, report
 from halfgp.cli.failures import Commands
 from halfgp.version import __version__
 
@@ -47,9 +47,11 @@ for _name, _command in (
     ("evaluate", evaluate.run),
     ("plan", plan.run),
     ("report", report.run),
+    ("diagnose", diagnose.run),
     ("doctor", doctor.run),
 ):
     app.command(_name)(_command)
+app.add_typer(paper.app, name="paper")
 
 
 def main() -> None:

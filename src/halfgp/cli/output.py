@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from halfgp.errors import FileError
+from halfgp.report.files import as_json
 
 
 class _Console(Console):
@@ -33,7 +32,7 @@ def show(*renderables: RenderableType) -> None:
 
 def show_json(document: Mapping[str, Any]) -> None:
     """Print the one JSON document of a command; what is not finite is null, as JSON has no word for it."""
-    typer.echo(json.dumps(_plain(document), indent=2, allow_nan=False))
+    typer.echo(as_json(document, indent=2))
 
 
 def remark(text: str, style: str = "") -> None:
@@ -70,13 +69,3 @@ def check_output(path: Path) -> None:
         raise FileError(
             f"The output `{path}` cannot be written: {error.strerror}. Choose another directory."
         ) from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,7 +10,7 @@ import typer
 from halfgp.cli import options
 from halfgp.cli.models import NamedModel, read_rows
 from halfgp.cli.output import check_output, show, show_json
-from halfgp.report import Evaluation, build_page, write_page
+from halfgp.report import Evaluation, build_page, write_whole
 from halfgp.report.words import size
 
 
@@ -40,7 +40,7 @@ def run(
         target_name=rows.target_name,
     )
     page = build_page(named.gp, evaluation)
-    write_page(output, page)
+    write_whole(output, page)
     if as_json:
         show_json({"output": output, "bytes": len(page.encode()), "scores": evaluation.scores.as_dict()})
     elif not quiet:

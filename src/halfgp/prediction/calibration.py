@@ -17,8 +17,8 @@ def calibrated(posterior: Posterior) -> tuple[Posterior, float]:
     Hyperparameters come from a subset, where the data say less and a kernel that is too rough or too smooth
     for them shows less. To multiply K + noise by a number changes no mean, and every variance by it. Two
     numbers are asked for: the one with the highest leave-one-out density, the mean of squared residuals over
-    their variances, which a few outliers can carry far; and the one at which intervals of 95 % hold 95 % of
-    the rows. The scale goes as far as both agree.
+    their variances; and the one at which intervals of 95 % hold 95 % of the rows. The larger is taken: to be
+    too sure is the worse mistake.
 
     Returns:
         The posterior, and the factor; 1 where the kernel has no outputscale, or rows have fixed variances.
@@ -31,5 +31,5 @@ def calibrated(posterior: Posterior) -> tuple[Posterior, float]:
     # A residual is its weight times its variance.
     squares = posterior.weights[rows].square() * posterior.leave_one_out_variance(rows)[:, None]
     by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / NORMAL
-    scale = sorted((by_density, by_coverage, 1.0))[1]
+    scale = max(by_density, by_coverage)
     return posterior.rescaled(scale), scale

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 
 import numpy as np
 
 from halfgp import doctor
-from halfgp.errors import FileError
 from halfgp.model import ExactGP
 from halfgp.report import pictures, words
 from halfgp.report.evaluation import Evaluation, Floats
@@ -28,6 +25,7 @@ def build_page(gp: ExactGP, evaluation: Evaluation) -> str:
     summary = summarise(gp, evaluation.feature_names)
     e = evaluation
     return template.substitute(
+        style=style_sheet(),
         title=escape(f"{e.model} on {e.data}"),
         target=escape(e.target_name),
         subtitle=escape(
@@ -64,20 +62,9 @@ def build_page(gp: ExactGP, evaluation: Evaluation) -> str:
     )
 
 
-def write_page(path: Path, page: str) -> None:
-    """Write it under its name only once it is complete.
-
-    Raises:
-        FileError: it cannot be written there.
-    """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise FileError(f"`{path}` cannot be written: {error.strerror}. Choose another directory.") from error
-    finally:
-        partial.unlink(missing_ok=True)
+def style_sheet() -> str:
+    """CSS that all pages share."""
+    return files("halfgp.report").joinpath("style.css").read_text(encoding="utf-8")
 
 
 def _notices(gp: ExactGP, e: Evaluation) -> str:

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halfgp.errors import InputError
+from halfgp.report import words
 from halfgp.scores import calibration
 from halfgp.training import Step
 
@@ -25,11 +27,20 @@ Floats = NDArray[np.float64]
 Draw = Callable[["Axes"], None]
 
 WIDTH, HEIGHT = 4.4, 3.1  # inches at 72 points: as wide as a phone, so that text keeps its size there
+LEGEND_LETTERS = 62  # that fit above the axes
 MOST_POINTS = 1000  # of a scatter; each is an element of the page
 MOST_LINES = 40  # of one kind of hyperparameter
-# Colours that nothing else has, each exchanged for a variable of the page's style sheet.
-INK, FAINT, ACCENT, SECOND, THIRD = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {INK: "ink", FAINT: "faint", ACCENT: "accent", SECOND: "second", THIRD: "third"}
+# Those of the page in daylight; on a page each is exchanged for its variable in the style sheet.
+INK, FAINT, ACCENT = "#1d2530", "#b9c2cd", "#1f6fb4"
+SECOND, THIRD, FOURTH = "#c2571a", "#2c8a57", "#8a4fb0"
+VARIABLES = {
+    INK: "ink",
+    FAINT: "faint",
+    ACCENT: "accent",
+    SECOND: "second",
+    THIRD: "third",
+    FOURTH: "fourth",
+}
 STAGES = {"subset": "exact, on a subset", "cholesky": "exact, on all rows", "cg": "by solves, on all rows"}
 SYMBOLS = {"outputscale": "output scale", "noise": "noise", "lengthscale": "lengthscale", "alpha": "α"}
 
@@ -183,21 +194,35 @@ def solve_picture(history: Sequence[Step]) -> str | None:
 
 def picture(name: str, draw: Draw) -> str:
     """The SVG element of one pair of axes, as wide as its place on the page."""
+    return embedded(drawn(draw), name)
+
+
+def drawn(draw: Draw) -> str:
+    """An SVG document of one pair of axes."""
     with _matplotlib() as figure_class, warnings.catch_warnings():
         # The browser has letters that matplotlib's own font, which only measures here, has not.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = figure_class(figsize=(WIDTH, HEIGHT), layout="constrained")
         axes = figure.subplots()
         draw(axes)
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside upper left", ncols=3)  # where it hides no data
+        for each in figure.axes:
+            _legible(each)
+        labels = axes.get_legend_handles_labels()[1]
+        if labels:
+            figure.legend(loc="outside upper left", ncols=_columns(labels))  # where it hides no data
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    return embedded(text.getvalue(), name)
+    return text.getvalue()
 
 
-def embedded(svg: str, name: str) -> str:
-    """SVG for use inside a page: without preamble, in the page's colours and font, with ids of its own."""
+def embedded(svg: str, name: str, label: str | None = None) -> str:
+    """SVG for use inside a page: without preamble, in the page's colours and font, with ids of its own.
+
+    Args:
+        svg: a document as `drawn` makes it.
+        name: what its ids begin with.
+        label: for who cannot see it; the name if None.
+    """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
@@ -209,7 +234,8 @@ def embedded(svg: str, name: str) -> str:
     svg = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(url\(#|href="#)', rf"\1{name}-", svg)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{name}"', 1).strip()
+    said = escape(name if label is None else label)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{said}"', 1).strip()
 
 
 def stages(history: Sequence[Step]) -> Iterator[tuple[str, int, list[Step]]]:
@@ -246,6 +272,34 @@ def _whole_numbers(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """How many columns of a legend fit above the axes, each as wide as its longest label."""
+    for columns in (4, 3, 2):
+        widths = [max(map(len, part)) for part in np.array_split(np.array(labels), columns) if len(part)]
+        if sum(widths) + 5 * len(widths) <= LEGEND_LETTERS:  # five for the line before a label and a space
+            return columns
+    return 1
+
+
+def _legible(axes: Axes) -> None:
+    """Plain numbers on a logarithmic axis of less than two decades, as many as there is room for."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        if axis.get_scale() != "log" or not isinstance(axis.get_major_locator(), LogLocator):
+            continue
+        decades = abs(math.log10(high / low))
+        if decades >= 2:
+            continue
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.7 else (1, 2, 3, 4, 6, 8)))
+        axis.set_major_formatter(FuncFormatter(lambda value, place: _tick(value)))
+        axis.set_minor_formatter(FuncFormatter(lambda value, place: ""))
+
+
+def _tick(value: float) -> str:
+    return f"{value:,g}" if 1e-3 <= value < 1e6 else words.number(value, 3)
 
 
 @contextmanager

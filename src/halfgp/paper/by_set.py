@@ -1,0 +1,101 @@
+"""Pictures of figures by set: one mark for each method, ours and the paper's side by side."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from halfgp.paper.palette import COLOURS
+from halfgp.paper.part import Data
+from halfgp.paper.published import METHODS, NAMES, published
+from halfgp.paper.uci_records import LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BREADTH = 0.8  # of all marks of a set, where the next one is at 1
+
+
+def ours(found: Sequence[Data], quantity: str, methods: Sequence[str] = tuple(LABELS)) -> Data:
+    """Labels of the sets and, by method, mean and standard deviation of each; None where there is none."""
+    sets = list(dict.fromkeys(record["set"] for record in found))
+    by_name = {(record["set"], record["method"]): record[quantity] for record in found}
+    values = {
+        method: [_summary(by_name[name, method]) if (name, method) in by_name else None for name in sets]
+        for method in methods
+    }
+    return {"labels": [name.partition("_")[0] for name in sets], "values": values}
+
+
+def theirs(sets: Iterable[str], quantity: str, methods: Sequence[str] = METHODS) -> Data:
+    """The same of the paper's sets, from its tables."""
+    sets = list(sets)
+    found = {method: [published("rbf", quantity, name, method) for name in sets] for method in methods}
+    return {
+        "labels": [NAMES[name] for name in sets],
+        "values": {
+            method: [None if figure is None else [figure.value, figure.deviation] for figure in figures]
+            for method, figures in found.items()
+        },
+    }
+
+
+def _summary(values: Sequence[float]) -> list[float | None] | None:
+    if not values:
+        return None
+    return [statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None]
+
+
+def draw_times(shown: Data, axes: Axes) -> None:
+    """Bars of seconds; points on a logarithmic axis where they differ by more than an order of magnitude."""
+    seconds = [cell[0] for cells in shown["values"].values() for cell in cells if cell]
+    draw = draw_points if max(seconds) > 10 * min(seconds) else draw_bars
+    draw(shown, "seconds", axes)
+
+
+def draw_bars(shown: Data, ylabel: str, axes: Axes) -> None:
+    """Bars from zero, with a line of one standard deviation up and down."""
+    for method, at, values, errors in _series(shown):
+        axes.bar(
+            at,
+            values,
+            BREADTH / len(shown["values"]),
+            yerr=errors,
+            color=COLOURS[method],
+            label=LABELS[method],
+            error_kw={"linewidth": 1, "ecolor": COLOURS["double"]},
+        )
+    _name_sets(shown, ylabel, axes)
+
+
+def draw_points(shown: Data, ylabel: str, axes: Axes) -> None:
+    """Points on a logarithmic axis, for what differs by orders of magnitude."""
+    for method, at, values, errors in _series(shown):
+        axes.errorbar(
+            at, values, yerr=errors, fmt="o", color=COLOURS[method], markersize=6, label=LABELS[method]
+        )
+    axes.set_yscale("log")
+    _name_sets(shown, ylabel, axes)
+
+
+def _series(
+    shown: Data,
+) -> list[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+    """Method, places, values and deviations, of the methods that have any."""
+    some = {method: cells for method, cells in shown["values"].items() if any(cells)}
+    found = []
+    for k, (method, cells) in enumerate(some.items()):
+        at = np.arange(len(cells)) + BREADTH * ((k + 0.5) / len(some) - 0.5)
+        pairs = np.array([cell or [None, None] for cell in cells], dtype=float)
+        found.append((method, at, pairs[:, 0], np.nan_to_num(pairs[:, 1])))
+    return found
+
+
+def _name_sets(shown: Data, ylabel: str, axes: Axes) -> None:
+    axes.set_xticks(range(len(shown["labels"])), shown["labels"], rotation=35, ha="right")
+    axes.tick_params(axis="x", length=0)
+    axes.grid(visible=False, axis="x")
+    axes.set_ylabel(ylabel)
