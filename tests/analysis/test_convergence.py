@@ -77,3 +77,11 @@ def test_mistakes_are_named():
         history(operator(n=50), right(50), solver="stabel")
     with pytest.raises(InputError, match="`tol`"):
         history(operator(n=50), right(50), tol=0.0)
+
+
+def test_a_solve_without_iterations_has_no_history():
+    """As one that overflows before its first."""
+    found = history(operator(n=200), right(200, 2), solver="double", max_iterations=0)
+    assert found.history == ()
+    assert found.iterations == 0
+    assert found.residual == 1.0

@@ -84,7 +84,9 @@ def history(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the status says it
         result = cg(operator, b, **{**chosen, **SOLVERS[solver], **options})
-    worst = torch.as_tensor(result.history).double().reshape(result.iterations, -1).amax(dim=1)
+    # A solve may overflow before its first iteration, and leave a history of no rows.
+    columns = len(result.column_status)
+    worst = torch.as_tensor(result.history).double().reshape(result.iterations, columns).amax(dim=1)
     return Residuals(
         label=label or f"{solver}, rank {rank}",
         history=tuple(worst.tolist()),
