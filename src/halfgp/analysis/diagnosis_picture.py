@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from halfgp.analysis.diagnosis import Diagnosis
 
 INK, FAINT = "#1d2530", "#b9c2cd"
-COLOURS = {"bfloat16": "#8a4fb0", "half": "#c2571a", "single": "#1f6fb4"}
+COLOURS = {"bfloat16": "#8a4fb0", "half": "#c2571a", "half inputs": "#2c8a57", "single": "#1f6fb4"}
 
 
 def picture(found: Diagnosis) -> Figure:
@@ -43,9 +43,9 @@ def _spectrum(axes: Axes, found: Diagnosis) -> None:
     axes.axhline(1.0, color=INK, lw=1, ls="--", label="noise")
     drawn = [entry for entry in found.formats if 0.0 < entry.rho < float("inf")]
     for entry in drawn:
-        style = ":" if entry.name.endswith("inputs") else "-"
-        colour = COLOURS[entry.name.split()[0]]
-        axes.axhline(entry.rho, color=colour, lw=1.5, ls=style, label=f"error of {entry.name}")
+        colour = COLOURS.get(entry.name, COLOURS[entry.name.split()[0]])
+        style = ":" if entry.name == "half inputs" else "-"  # it may lie upon that of half entries
+        axes.axhline(entry.rho, color=colour, lw=1.8, ls=style, label=f"error of {entry.name}")
     low = min([0.1, *(entry.rho for entry in drawn)])
     axes.set_ylim(low / 3, 1000 * max(values.max(), 1.0))  # room for the legend
     axes.set(xlabel="index", ylabel="in units of the noise variance", title="Spectrum and rounding errors")

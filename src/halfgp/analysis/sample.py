@@ -15,6 +15,8 @@ from halfgp.kernels import Kernel
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
 
+STEPS = 40  # of Lanczos, for norms that are wanted to some percent
+
 
 @dataclass(frozen=True)
 class FormatError:
@@ -97,8 +99,8 @@ class Sample:
             InputError: the format cannot hold the points.
         """
         error, size = self._dense(precision, storage) - self.entries, len(self.x) // 4
-        norm = spectral_norm(error)
-        factor = self._grown(norm, spectral_norm(error[:size, :size]), size, 0.5)
+        norm, part = spectral_norm(error, STEPS), spectral_norm(error[:size, :size], STEPS)
+        factor = self._grown(norm, part, size, 0.5)
         return FormatError(factor * error, factor * norm)
 
     def _grown(self, whole: float, part: float, size: int, least: float) -> float:

@@ -108,13 +108,13 @@ def rho(
     return entry_error_norm(kernel, X, precision, rounding=rounding) / noise
 
 
-def spectral_norm(matrix: Tensor) -> float:
-    """Of a symmetric (n, n), from below, right to about a percent; O(100 n²)."""
+def spectral_norm(matrix: Tensor, steps: int = NORM_STEPS) -> float:
+    """Of a symmetric (n, n), from below, right to about a percent; O(steps n²)."""
     largest = float(matrix.abs().max()) if matrix.numel() else 0.0
     if largest == 0.0:
         return 0.0
     start = torch.randn(len(matrix), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = lanczos(matrix / largest, start, steps=NORM_STEPS, precision="double")
+    found = lanczos(matrix / largest, start, steps=steps, precision="double")
     return largest * float(found.ritz()[0].abs().max())
 
 

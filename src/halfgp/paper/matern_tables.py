@@ -49,5 +49,5 @@ def _against_rbf(found: Sequence[Data], rbf: dict[str, list[float]], kernel: str
         paper=f"RMSE against RBF's: {changes(paper, 0)}.",
         measured=f"RMSE against RBF's, of the same seeds: {changes(ratio)}.",
         verdict=Verdict.of(sum(value < 1 for value in ratio.values()) > len(ratio) / 2),
-        reason="Rougher kernels suit most of these data better, in any precision.",
+        reason="How rough the data are decides it, in any precision.",
     )

@@ -96,7 +96,8 @@ def panels(data: Data) -> list[Panel]:
 
 
 def _draw(lines: dict[str, list[Any]], label: str, axes: Axes) -> None:
-    for method, style, width in (("single", "-", 3.5), ("half", "--", 1.2)):  # one must show below the other
+    # Mostly the same: a broad pale line below a thin one.
+    for method, style, width, opacity in (("single", "-", 5.0, 0.4), ("half", "--", 1.5, 1.0)):
         values = np.array(lines[method], dtype=float).reshape(len(lines[method]), -1)
         for k, line in enumerate(values.T):
             axes.semilogy(
@@ -104,6 +105,7 @@ def _draw(lines: dict[str, list[Any]], label: str, axes: Axes) -> None:
                 style,
                 color=COLOURS[method],
                 linewidth=width,
+                alpha=opacity,
                 label="_" if k else method,
             )
     axes.set(xlabel="step", ylabel=label)
