@@ -63,12 +63,20 @@ def test_known_variances_and_kernels_without_a_scale_are_left_alone():
 
 def test_the_floor_of_the_noise_goes_along():
     """It is about the conditioning of K + noise, which no scale changes."""
-    tiny = conditioned(at(TRUE.kernel, noise=0.1, floor=0.09), "factor", y=1e-3 * Y)
-    after, scale = calibrated(tiny)
+    small = conditioned(at(TRUE.kernel, noise=0.1, floor=0.09), "factor", y=1e-2 * Y)
+    after, scale = calibrated(small)
     noise = after.hyperparameters.noise
-    assert scale < 1e-4
+    assert scale < 1e-3
     assert float(noise.value) == pytest.approx(0.1 * scale)
     assert noise.lower == pytest.approx(0.09 * scale)
+
+
+def test_targets_that_are_explained_exactly_have_no_scale():
+    before = conditioned(TRUE, "factor", y=torch.zeros_like(Y))
+    after, scale = calibrated(before)
+    assert after is before
+    assert scale == 1.0
+    assert calibrated(conditioned(TRUE, "factor", y=1e-9 * Y))[1] == halfgp.prediction.calibration.SMALLEST
 
 
 def test_it_looks_at_some_rows_only(monkeypatch):

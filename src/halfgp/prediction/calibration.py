@@ -8,6 +8,7 @@ from halfgp.kernels import Scaled
 from halfgp.prediction.posterior import Posterior
 
 ROWS = 512  # that are looked at: the scale is then known to ten percent
+SMALLEST = 1e-6  # beyond, targets are explained to the last digit, and the scale is that of rounding
 NORMAL = 1.959964**2  # what 95 % of squared normal numbers are below
 
 
@@ -21,7 +22,8 @@ def calibrated(posterior: Posterior) -> tuple[Posterior, float]:
     too sure is the worse mistake.
 
     Returns:
-        The posterior, and the factor; 1 where the kernel has no outputscale, or rows have fixed variances.
+        The posterior, and the factor; 1 where the kernel has no outputscale, where rows have fixed variances,
+        and where every residual is zero.
     """
     point, problem = posterior.hyperparameters, posterior.problem
     if point.noise is None or not isinstance(point.kernel, Scaled):
@@ -31,5 +33,7 @@ def calibrated(posterior: Posterior) -> tuple[Posterior, float]:
     # A residual is its weight times its variance.
     squares = posterior.weights[rows].square() * posterior.leave_one_out_variance(rows)[:, None]
     by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / NORMAL
-    scale = max(by_density, by_coverage)
+    if by_density == 0.0:
+        return posterior, 1.0
+    scale = max(by_density, by_coverage, SMALLEST)
     return posterior.rescaled(scale), scale
