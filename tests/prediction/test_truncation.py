@@ -5,8 +5,8 @@ import torch
 from contracts.textbook import KERNELS, at, points, targets
 
 from halfgp.kernels import RBF, Linear, Matern, RationalQuadratic
+from halfgp.kernels.leaves import scaled_features
 from halfgp.precision import Precision
-from halfgp.prediction.leaves import scaled_features
 from halfgp.prediction.truncation import BLOCK, TruncatedMean, space_filling_order
 from halfgp.problem import Problem
 

@@ -11,8 +11,8 @@ from halfgp.backends.reference import leaf_value, scaled_features
 from halfgp.data import ArrayLike, as_points
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel, Leaf
+from halfgp.kernels.leaves import profile_of
 from halfgp.precision import BFLOAT16, DOUBLE, HALF, SINGLE, Format
-from halfgp.prediction.leaves import profile_of
 
 Rounding = Literal["entries", "inputs", "evaluation"]
 FORMATS = {fmt.name: fmt for fmt in (HALF, BFLOAT16, SINGLE, DOUBLE)}

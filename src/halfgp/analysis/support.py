@@ -14,8 +14,8 @@ from halfgp.analysis.matrices import as_format
 from halfgp.data import ArrayLike, as_points
 from halfgp.errors import InputError
 from halfgp.kernels import RBF, Kernel, Matern, Periodic, RationalQuadratic, Scaled
+from halfgp.kernels.leaves import profile_of, scaled_features
 from halfgp.precision import Format
-from halfgp.prediction.leaves import profile_of, scaled_features
 
 CHUNK = 2**22  # numbers of a temporary
 

@@ -14,12 +14,12 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
+from halfgp.neighbours import LocalPosterior
 from halfgp.operators import KernelOperator
 from halfgp.planner import PROBES, choose_variance
 from halfgp.precision import DOUBLE, SINGLE, Precision
 from halfgp.preconditioners import LowRankPlusNoise, PivotedCholesky, Preconditioner, PreconditionerConfig
 from halfgp.prediction.factor import CholeskyFactor
-from halfgp.prediction.neighbours import LocalVariance
 from halfgp.prediction.truncation import TruncatedMean
 from halfgp.problem import Problem, residual_precision
 from halfgp.solvers import Callback, SolveResult, cg, log_determinant
@@ -133,9 +133,9 @@ class Posterior:
             return None  # the noise is too small for a factor in single: nobody asked for one
 
     @cached_property
-    def local(self) -> LocalVariance:
+    def local(self) -> LocalPosterior:
         """Variances without a factor."""
-        return LocalVariance.build(
+        return LocalPosterior.build(
             self.problem, self.hyperparameters, self.conditioning.neighbours, self.variance_scale
         )
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import RBF, Leaf, Matern
+from halfgp.kernels.leaves import scaled_features
 from halfgp.precision import Precision
-from halfgp.prediction.leaves import scaled_features
 from halfgp.problem import Problem
 
 BLOCK = 256  # rows of a tile in the engine

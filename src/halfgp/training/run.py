@@ -15,10 +15,12 @@ from halfgp.problem import Problem
 from halfgp.training.checkpoint import Checkpoint
 from halfgp.training.exact import train_exactly
 from halfgp.training.history import Step
+from halfgp.training.judgement import judge
 from halfgp.training.settings import Training
 from halfgp.training.stochastic import State, StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
+SUBSETS = 3  # at most, where one does not speak for all rows
 # Changes of the loss per row that end a search: of all rows; of a subset, which knows no better; of a start.
 FLAT_WHOLE, FLAT_SUBSET, FLAT_START = 1e-5, 1e-4, 1e-3
 Observer = Callable[[Step, Hyperparameters], object]
@@ -102,13 +104,40 @@ class _Run:
 
     def _exactly(self, method: str) -> Tensor:
         """The point (p,) where the exact stage ends: all of it with Cholesky, a subset before CG."""
+        rows, seed = self._problem.rows, self._settings.seed
+        size = rows if method == "cholesky" else min(self._settings.subset, rows)
+        point = self._climb(size, seed)
+        if 0 < size < rows and self._settings.subset_iterations:
+            point = self._that_holds_for_all(point, size)
+        vector = self._coordinates.vector(point)
+        self._save(vector, None)
+        return vector
+
+    def _that_holds_for_all(self, point: Hyperparameters, size: int) -> Hyperparameters:
+        """This point, or another subset's, where all rows say that this one is far too sure of itself."""
+        seed = self._settings.seed
+        best, found = point, judge(point, self._problem, seed)
+        for another in range(seed + 1, seed + SUBSETS):
+            if not found.too_sure:
+                break
+            logger.info(
+                "squared leave-one-out residuals are %.1f times their variances: training on another subset",
+                found.excess,
+            )
+            point = self._climb(size, another)
+            judged = judge(point, self._problem, seed)
+            if judged.log_density > found.log_density:
+                best, found = point, judged
+        return best
+
+    def _climb(self, wanted: int, seed: int) -> Hyperparameters:
+        """The best point that so many rows, drawn by a seed, know."""
         problem, settings = self._problem, self._settings
-        wanted = problem.rows if method == "cholesky" else min(settings.subset, problem.rows)
         point = self._start
         # A quarter of the rows costs a hundredth of the time, and leaves little to do for the others.
         sizes = [size for size in (wanted // 4, wanted) if size >= SMALLEST or size == wanted > 0]
         for size in sizes:
-            some = problem if size == problem.rows else problem.subset(size, settings.seed)
+            some = problem if size == problem.rows else problem.subset(size, seed)
             last = FLAT_WHOLE if size == problem.rows else FLAT_SUBSET
             point = train_exactly(
                 point,
@@ -122,9 +151,7 @@ class _Run:
                 flat=last if size == wanted else FLAT_START,
                 observe=self._observe_exact,
             )
-        vector = self._coordinates.vector(point)
-        self._save(vector, None)
-        return vector
+        return point
 
     def _observe_exact(self, step: Step, point: Hyperparameters) -> None:
         self._history.append(step)

@@ -5,7 +5,7 @@ import torch
 from contracts.textbook import KERNELS, Textbook, at, points, targets
 
 from halfgp.kernels import RBF, Constant, Matern, Periodic
-from halfgp.prediction.neighbours import LocalVariance
+from halfgp.neighbours import LocalPosterior
 from halfgp.problem import Problem
 
 N = 150
@@ -16,7 +16,7 @@ ROUND_OFF = 1e-11
 
 def local(point, neighbours, x=None, fixed=None):
     x = points(N) if x is None else x
-    return LocalVariance.build(Problem(x, targets(x), fixed), point, neighbours)
+    return LocalPosterior.build(Problem(x, targets(x), fixed), point, neighbours)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -97,7 +97,7 @@ def test_one_row_has_no_others():
 def test_chunks_do_not_change_it(monkeypatch):
     point = at(KERNELS["sum"], noise=0.1)
     whole = local(point, 10)(NEW)[0]
-    monkeypatch.setattr("halfgp.prediction.neighbours.LOCAL_BYTES", 8 * (4 * 100 + N) * 3)
+    monkeypatch.setattr("halfgp.neighbours.LOCAL_BYTES", 8 * (4 * 100 + N) * 3)
     torch.testing.assert_close(local(point, 10)(NEW)[0], whole, rtol=0, atol=1e-14)
 
 
@@ -131,3 +131,17 @@ def test_calibration_never_raises_a_variance():
     x = points(100)
     scaled = local(at(RBF(1.0), noise=0.1), 100, x).calibrated(1.0, torch.tensor(0.1), seed=0)
     assert scaled.scale == 1.0
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_leave_one_out_from_all_other_rows_is_the_textbooks(name, fixed):
+    x, rows = points(N), torch.tensor([3, 77, 149])
+    y, noise = targets(x, q=2), torch.linspace(0.1, 0.3, N, dtype=torch.float64) if fixed else None
+    point = at(KERNELS[name], noise=None if fixed else 0.1, mean=[0.2, -0.1])
+    inverse = torch.linalg.inv(Textbook(point, x, y, noise).matrix)
+    variance = 1.0 / inverse.diagonal()
+    residual = (inverse @ point.centred(y)) * variance[:, None]
+    residuals, variances = LocalPosterior.build(Problem(x, y, noise), point, N).leave_one_out(rows)
+    torch.testing.assert_close(residuals, residual[rows], rtol=0, atol=1e3 * ROUND_OFF)
+    torch.testing.assert_close(variances, variance[rows], rtol=0, atol=1e3 * ROUND_OFF)

@@ -1,8 +1,9 @@
-"""Predictive variances from the nearest rows: an upper bound, scaled to agree with K on average."""
+"""Predictions from the nearest rows alone: variances, which are upper bounds, and leave-one-out residuals."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,8 +12,8 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.kernels.leaves import profile_of, scaled_features
 from halfgp.planner import LOCAL_BYTES
-from halfgp.prediction.leaves import profile_of, scaled_features
 from halfgp.problem import Problem
 
 TREE_FEATURES = 4  # up to so many a tree beats looking at every row
@@ -22,10 +23,10 @@ SMALLEST_SCALE = 1e-3
 
 
 @dataclass(frozen=True)
-class LocalVariance:
-    """The variance of f at a point, given only the k rows of largest covariance with it.
+class LocalPosterior:
+    """The posterior of f at a point, given only the k rows of largest covariance with it.
 
-    More rows can only lower a Gaussian's conditional variance, so that this is never too small; where the
+    More rows can only lower a conditional variance, so that this one is never too small; where the
     function is smooth and the noise small, far rows still say much, and it is too large. By how much is
     known on average: the diagonal of (K + noise)^-1 holds the inverse variances of every row given all the
     others, and its trace is cheap to estimate (`calibrated`).
@@ -49,7 +50,7 @@ class LocalVariance:
     @classmethod
     def build(
         cls, problem: Problem, hyperparameters: Hyperparameters, neighbours: int | None, scale: float = 1.0
-    ) -> LocalVariance:
+    ) -> LocalPosterior:
         """Plant the tree, if there is to be one."""
         leaves = hyperparameters.kernel.program().leaves
         tree = None
@@ -59,7 +60,7 @@ class LocalVariance:
         wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
         return cls(problem, hyperparameters, min(wanted, problem.rows), tree, scale)
 
-    def calibrated(self, inverse_trace: float, nugget: Tensor, seed: int) -> LocalVariance:
+    def calibrated(self, inverse_trace: float, nugget: Tensor, seed: int) -> LocalPosterior:
         """The same, scaled so that leave-one-out precisions agree on average with those of K.
 
         Args:
@@ -94,15 +95,17 @@ class LocalVariance:
             x: points.
             leave_out: (m,) a row that each point must not see: itself, in leave-one-out.
         """
-        k = self.neighbours
-        per_point = 8 * (k * k * 4 + self.problem.rows * (self.tree is None))
-        size = max(1, LOCAL_BYTES // per_point)
         variance, gap = torch.empty(len(x), dtype=torch.float64), torch.empty(len(x), dtype=torch.float64)
-        for start in range(0, len(x), size):
-            some = slice(start, start + size)
+        for some in self._chunks(len(x)):
             out = None if leave_out is None else leave_out[some]
             variance[some], gap[some] = self._conditional(x[some], self._nearest(x[some], out))
         return variance * self.scale, torch.maximum(gap * self.scale, variance * (1.0 - self.scale))
+
+    def _chunks(self, points: int) -> Iterator[slice]:
+        """Points at a time."""
+        k = self.neighbours
+        size = max(1, LOCAL_BYTES // (8 * (k * k * 4 + self.problem.rows * (self.tree is None))))
+        return (slice(start, start + size) for start in range(0, points, size))
 
     def _nearest(self, x: Tensor, leave_out: Tensor | None) -> Tensor:
         """Rows (m, k), nearest first."""
@@ -125,24 +128,50 @@ class LocalVariance:
         cross = self.problem.cross(self.hyperparameters, x, "single").to_dense()
         return torch.topk(torch.as_tensor(cross).abs(), k, dim=1).indices
 
+    def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Residuals (m, q) of the targets of rows (m,), each given its neighbours, and variances (m,)."""
+        centred = self.hyperparameters.centred(self.problem.y)
+        residuals, variances = torch.empty_like(centred[rows]), centred.new_empty(len(rows))
+        for some in self._chunks(len(rows)):
+            x, own = self.problem.x[rows[some]], rows[some]
+            near = self._nearest(x, own)
+            prior, factor, white = self._conditioned(x, near)
+            targets = torch.linalg.solve_triangular(factor, centred[near], upper=False)
+            residuals[some] = centred[own] - (white[:, :, None] * targets).sum(dim=1)
+            noise = self._nugget(own[:, None])[:, 0]
+            variances[some] = (prior - white.square().sum(dim=1)).clamp_min(0.0) * self.scale + noise
+        return residuals, variances
+
     def _conditional(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Variances of f at points (m, d) given rows (m, k), and what their second half took away."""
-        kernel, (m, k) = self.hyperparameters.kernel, rows.shape
-        with torch.no_grad():
-            prior = kernel.diagonal(x, white=False)
-            if k == 0:
-                return prior, prior
-            inner, cross = self._covariances(x, rows)
-            noise = self.hyperparameters.diagonal_noise(self.problem.fixed_noise)
-            own = kernel.diagonal(self.problem.x[rows.reshape(-1)]).reshape(m, k)  # White included
-            inner.diagonal(dim1=1, dim2=2).copy_(own + (noise[rows] if noise.ndim else noise))
-            factor = torch.linalg.cholesky(inner)
-            shares = torch.linalg.solve_triangular(factor, cross[:, :, None], upper=False)[:, :, 0].square()
-            half = k // 2
-            gap = shares[:, half:].sum(dim=1)
-            variance = prior - shares[:, :half].sum(dim=1) - gap
-            # Round-off below zero is that of the subtraction.
-            return variance.clamp_min(0.0), gap
+        prior, _, white = self._conditioned(x, rows)
+        shares, half = white.square(), rows.shape[1] // 2
+        gap = shares[:, half:].sum(dim=1) if rows.shape[1] else prior
+        variance = prior - shares.sum(dim=1)
+        # Round-off below zero is that of the subtraction.
+        return variance.clamp_min(0.0), gap
+
+    @torch.no_grad()
+    def _conditioned(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Prior variances (m,) of points (m, d), the factors L (m, k, k) of rows (m, k), and L^-1 c (m, k).
+
+        c are the covariances of a point with its rows; the squares are what each takes from the variance.
+        """
+        prior = self.hyperparameters.kernel.diagonal(x, white=False)
+        inner, cross = self._covariances(x, rows)
+        own = self.hyperparameters.kernel.diagonal(self.problem.x[rows.reshape(-1)], white=False)
+        inner.diagonal(dim1=1, dim2=2).copy_(own.reshape(rows.shape) + self._nugget(rows))
+        factor = torch.linalg.cholesky(inner)
+        white = torch.linalg.solve_triangular(factor, cross[:, :, None], upper=False)[:, :, 0]
+        return prior, factor, white
+
+    @torch.no_grad()
+    def _nugget(self, rows: Tensor) -> Tensor:
+        """Noise and White of rows (m, k)."""
+        kernel, x = self.hyperparameters.kernel, self.problem.x[rows.reshape(-1)]
+        white = (kernel.diagonal(x) - kernel.diagonal(x, white=False)).reshape(rows.shape)
+        noise = self.hyperparameters.diagonal_noise(self.problem.fixed_noise)
+        return white + (noise[rows] if noise.ndim else noise)
 
     def _covariances(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Covariances among the rows (m, k, k), and of the point with them (m, k)."""
@@ -150,7 +179,7 @@ class LocalVariance:
         m, k = rows.shape
         inner, cross = [], []
         for leaf in program.leaves:
-            z = scaled_features(leaf, self.problem.x[rows.reshape(-1)]).reshape(m, k, -1)
+            z = scaled_features(leaf, self.problem.x[rows.reshape(-1)]).unflatten(0, (m, k))
             own = scaled_features(leaf, x)[:, None]
             if leaf.profile == "linear":
                 inner.append(z @ z.mT)

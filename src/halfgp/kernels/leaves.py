@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from halfgp.kernels import Leaf
+from halfgp.kernels.program import Leaf
 from halfgp.kernels.stationary import matern12, matern32, matern52, rational_quadratic, rbf
 
 PROFILES = {"rbf": rbf, "matern12": matern12, "matern32": matern32, "matern52": matern52}
