@@ -272,3 +272,24 @@ def test_every_column_may_have_a_tolerance_of_its_own() -> None:
         cg(operator, b, tol=[1e-2, 1e-2])
     with pytest.raises(InputError, match="`tol` must be a positive finite number"):
         cg(operator, b, tol=[1e-2, 0.0, 1e-2])
+
+
+@pytest.mark.parametrize("precision", ["auto", "half"])
+def test_a_loose_solve_from_a_start_within_the_tolerance_still_comes_nearer(precision):
+    """Its residual grows before it falls, and the start would have been the "best" of all."""
+    a = with_spectrum(torch.logspace(-3, 1, 150))
+    x, noise = columns(150, 3), columns(150, 3, seed=1)
+    b = a @ x
+    values, vectors = torch.linalg.eigh(a)
+    # Off where A is small above all: little residual, much error.
+    off = torch.where(values < 0.05, 30.0, 0.1)
+    start = x - vectors @ (off[:, None] * (vectors.T @ noise))
+    result = cg(a, b, x0=start, tol=1.0, min_iterations=5, precision=precision)
+
+    def error(found):
+        e = torch.as_tensor(found) - x
+        return ((a @ e) * e).sum(dim=0)
+
+    assert result.status is Status.CONVERGED
+    assert bool((error(result.solution) < 0.5 * error(start)).all())
+    assert bool((result.residual_norms > 1.5 * true_relative(a, start, b)).all())

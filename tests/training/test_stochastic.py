@@ -15,7 +15,7 @@ from halfgp.preconditioners import PivotedCholesky
 from halfgp.priors import PAPER
 from halfgp.problem import Problem
 from halfgp.settings import Settings
-from halfgp.training import train
+from halfgp.training import stochastic, train
 from halfgp.training.stochastic import StochasticTraining, TrainingError
 
 N = 300
@@ -222,3 +222,29 @@ def test_a_precision_of_ones_own_is_used_as_it_is():
     assert training._rung is own
     training.state.precision = "double"
     assert training._rung == "double"
+
+
+def test_solves_start_where_the_last_ones_were_heading(monkeypatch):
+    training = StochasticTraining(START, problem(), settings(steps=3, learning_rate=0.05), PAPER)
+    starts = []
+    plain = stochastic.cg
+    monkeypatch.setattr(stochastic, "cg", lambda *a, **k: (starts.append(k["x0"]), plain(*a, **k))[1])
+    seen = []
+    training.run(lambda step, point: seen.append(training.state.solutions), lambda state: None)
+    first, second, _ = seen
+    assert starts[0] is None
+    assert torch.equal(starts[1], first)
+    share = (starts[2] - second) / (second - first)
+    assert float(share.std()) < 1e-6  # one number for all
+    assert 0.5 < float(share.mean()) <= 1.0  # Adam's steps hardly differ in length
+
+
+def test_no_solve_is_carried_on_after_a_turn():
+    training = StochasticTraining(START, problem(), settings(steps=2), PAPER)
+    training.run(lambda step, point: None, lambda state: None)
+    state = training.state
+    ahead = state.vector - state.before[0]
+    state.vector = state.before[0] - ahead
+    assert training.warm_start is state.solutions
+    state.vector = state.before[0] + 10 * ahead
+    torch.testing.assert_close(training.warm_start, state.solutions + state.secant[1])

@@ -52,7 +52,7 @@ def direct_route(operator: Any, b: Tensor, ranks: Sequence[int], fmt: Format = H
     for rank in ranks:
         x = _woodbury(factor[:rank], noise, b.double(), fmt)
         finite = bool(x.isfinite().all())
-        r = b.double() - wide.matmul(column_major(x[:, None]))[:, 0] if finite else x
+        r = b.double() - wide.matmul(column_major(x[:, None].double()))[:, 0] if finite else x
         residuals.append(float(r.norm()) / norm if finite else math.inf)
     return DirectRoute(tuple(min(rank, len(factor)) for rank in ranks), tuple(residuals), fmt.name)
 

@@ -14,7 +14,7 @@ from halfgp.solvers.system import binary_scale, column_major, rung_name
 
 
 class Best:
-    """Iterates that change only for the better, for A x = b, or (A + s_j) x_j = b_j column by column.
+    """The best iterates so far, for A x = b, or (A + s_j) x_j = b_j column by column.
 
     Each column is scaled by a power of two, so that thresholds and formats see numbers near 1.
 
@@ -28,7 +28,7 @@ class Best:
     """
 
     def __init__(self, ladder: Ladder, b: Tensor, tol: float | Tensor, shifts: Tensor | None = None) -> None:
-        given = column_major(b)
+        given = column_major(b.double())
         self._ladder, self._shifts = ladder, shifts
         self.tol = tol
         self.scale = binary_scale(given)
@@ -62,7 +62,10 @@ class Best:
         if self._shifts is not None:
             r = r - trial * self._shifts[columns]
         relative = self.size(r, columns)
-        better = relative < self.relative[columns]
+        tol = self.tol[columns] if isinstance(self.tol, Tensor) else self.tol
+        # Within the tolerance the latest is the best: each iteration comes nearer in the norm of A, though
+        # residuals may grow on the way.
+        better = (relative < self.relative[columns]) | (relative <= tol)
         self.x[:, columns] = torch.where(better, trial, self.x[:, columns])
         self.r[:, columns] = torch.where(better, r, self.r[:, columns])
         self.relative[columns] = torch.where(better, relative, self.relative[columns])

@@ -41,7 +41,7 @@ class Controller:
 
     Columns are numbered as in b: `open` ones have no verdict yet, `held` ones are in the recurrence, of which
     `active` ones still move. Each column is scaled by a power of two, so that thresholds see numbers near 1.
-    `best` and its true residual change only for the better.
+    `best` changes for a lower true residual, or for a later iterate within the tolerance.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Controller:
     def run(self, x0: Tensor | None) -> None:
         """Until every column has a verdict."""
         if x0 is not None and len(self._open()):
-            self._iterates = column_major(x0) / self._best.scale
+            self._iterates = column_major(x0.double()) / self._best.scale
             self._best.forget()
             self._look()
         if not len(self._open()):
@@ -153,14 +153,14 @@ class Controller:
     def _record(self, known: Tensor) -> None:
         near = (known <= EARLIER * self._options.tol[self._held]) & ~self._near[self._held]
         if bool(near.any()):
-            self._earlier[:, self._held[near]] = self._recurrence.x[:, near]
+            self._earlier[:, self._held[near]] = self._recurrence.x[:, near].double()
             self._near[self._held[near]] = True
         if self._options.paper:
             # Nothing is repaired there, so what is looked at in the end is where the recurrence was lowest.
-            lower = known < self._lowest[self._held]
+            lower = (known < self._lowest[self._held]) | (known <= self._options.tol[self._held])
             columns = self._held[lower]
             self._lowest[columns] = known[lower]
-            self._iterates.T[columns] = self._recurrence.x.T[lower]  # whole columns, as they lie
+            self._iterates.T[columns] = self._recurrence.x.T[lower].double()  # whole columns, as they lie
         self._known = self._known.clone()
         self._known[self._held] = known
         self._history.append(self._known)

@@ -141,7 +141,7 @@ class KrylovSpace:
 
     def _padded(self, c: Tensor) -> Tensor:
         """The combination of the basis, whose newest vector takes no part."""
-        return self._basis.combine(torch.cat([c, torch.zeros_like(c[:1])]))
+        return self._basis.combine(torch.cat([c, torch.zeros_like(c[:1])])).double()
 
     def _solve(self, c: Tensor) -> Tensor:
         """The solution y (k, t) of H y = c, H (k, k) being known by columns."""

@@ -87,7 +87,7 @@ def lanczos(
     vectors = as_vectors(start, "start", system.size, system.device, float("inf"))
     window = None if keep_basis else window_of(reorthogonalise)
     with torch.no_grad():
-        process = LanczosProcess(system, column_major(vectors.values), window)
+        process = LanczosProcess(system, column_major(vectors.values.double()), window)
         for _ in range(min(steps, system.size)):
             process.step()
             if not bool(process.alive.any()):

@@ -150,7 +150,9 @@ class _Rounds:
 
     def _round(self, rest: Tensor, shape: tuple[int, int], window: int | None) -> Tensor:
         """A correction (n, columns) from right-hand sides rest (n, T), each with S shifts."""
-        solver = ShiftedMinres(self.ladder.system, column_major(rest), self._shifts.reshape(shape), window)
+        solver = ShiftedMinres(
+            self.ladder.system, column_major(rest.double()), self._shifts.reshape(shape), window
+        )
         goal = self._best.tol * self._best.norms
         while solver.alive and len(self._history) < self._limit:
             self.ladder.passes[self.ladder.name] += 1

@@ -12,8 +12,11 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.precision import Precision
 from halfgp.preconditioners import LowRankPlusNoise, PreconditionerConfig
-from halfgp.solvers.lanczos import LanczosResult, lanczos
+from halfgp.solvers.lanczos import LanczosProcess, LanczosResult
 from halfgp.solvers.system import CallableSystem, System, as_system, column_major
+
+LOOK_EVERY = 5  # steps between looks at the value
+SETTLED = 0.1  # of the standard error: a smaller change in so many steps ends them
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def log_determinant(
     Args:
         A: as for `cg`.
         probes: random sign vectors, all in one product.
-        steps: Lanczos steps, one pass each.
+        steps: Lanczos steps at most, one pass each; fewer where the value has settled within its error.
         preconditioner: a recipe or one that is built.
         seed: of the probes.
         precision: of the products; "auto" is single, and double if that finds A indefinite.
@@ -62,6 +65,8 @@ def log_determinant(
     """
     if probes < 1:
         raise InputError(f"`probes` must be at least 1; got {probes}.")
+    if steps < 1:
+        raise InputError(f"`steps` must be at least 1; got {steps}.")
     system = as_system(A)
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, (system.size, probes), generator=generator).double() * 2 - 1
@@ -76,9 +81,12 @@ def log_determinant(
         samples = _samples(result)
         if bool(samples.isfinite().all()):
             offset = 0.0 if built is None else built.log_determinant()
-            error = float(samples.std() / math.sqrt(probes)) if probes > 1 else math.inf
             return LogDeterminant(
-                float(samples.mean()) + offset, error, samples + offset, passes, result.precision
+                float(samples.mean()) + offset,
+                _standard_error(samples),
+                samples + offset,
+                passes,
+                result.precision,
             )
     raise InputError(
         f"`A` is not positive definite in {result.precision}: Lanczos met an eigenvalue that is not positive."
@@ -87,14 +95,29 @@ def log_determinant(
 
 
 def _tridiagonal(system: System, built: Any, signs: Tensor, steps: int) -> LanczosResult:
-    if built is None:
-        return lanczos(system, signs, steps=steps, precision=system.precision)
+    """Lanczos until a few more steps tell nothing that the probes' own error would not hide."""
 
     def whitened(v: Tensor) -> Tensor:
         return column_major(built.whiten(system.matmul(built.whiten(v, transposed=True))))
 
-    inner = CallableSystem(whitened, system.size, "torch", system.precision)
-    return lanczos(inner, signs, steps=steps, precision=system.precision)
+    inner = system if built is None else CallableSystem(whitened, system.size, "torch", system.precision)
+    process = LanczosProcess(inner, column_major(signs), None)
+    before = torch.full((signs.shape[1],), math.nan, dtype=torch.float64)
+    for step in range(1, min(steps, system.size) + 1):
+        process.step()
+        if not bool(process.alive.any()):
+            break
+        if step % LOOK_EVERY == 0:
+            samples = _samples(process.result(False))
+            error = _standard_error(samples)
+            if math.isfinite(error) and abs(float((samples - before).mean())) < SETTLED * error:
+                break
+            before = samples
+    return process.result(False)
+
+
+def _standard_error(samples: Tensor) -> float:
+    return float(samples.std() / math.sqrt(len(samples))) if len(samples) > 1 else math.inf
 
 
 def _samples(result: LanczosResult) -> Tensor:

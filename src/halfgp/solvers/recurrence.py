@@ -27,6 +27,8 @@ class Arithmetic:
         sums: inner products and their ratios.
         textbook: step sizes from r'z alone, as in the paper's algorithms; otherwise from the direction as it
             is, which stays the minimiser along it whatever was rounded.
+
+    Vectors of any of these formats but double are held in float32, where they are exact.
     """
 
     direction: Format
@@ -34,6 +36,11 @@ class Arithmetic:
     product: Format
     sums: Format
     textbook: bool
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That vectors are held in."""
+        return torch.float64 if self.state == DOUBLE else torch.float32
 
     @classmethod
     def of(cls, precision: Precision, paper: bool, standard: bool) -> Arithmetic:
@@ -52,8 +59,8 @@ class Arithmetic:
 
 
 def rounded(v: Tensor, fmt: Format) -> Tensor:
-    """Values rounded to a format, in float64 all the same: there they are exact."""
-    return v if fmt == DOUBLE else v.to(fmt.dtype).double()
+    """Values rounded to a format, in their own dtype all the same: there they are exact."""
+    return v if fmt == DOUBLE else v.to(fmt.dtype).to(v.dtype)
 
 
 class Recurrence:
@@ -99,8 +106,8 @@ class Recurrence:
         # The paper's stable method scales: by a power of two near N^-1/2, and one for each column.
         self._scales = arithmetic.textbook and inner_product == "log"
         self._root = 2.0 ** -round(math.log2(max(system.size, 1)) / 2)
-        self.x = x
-        self.r = rounded(r, arithmetic.state)
+        self.x = x.to(arithmetic.dtype)
+        self.r = rounded(r.to(arithmetic.dtype), arithmetic.state)
         self.stray = torch.zeros(r.shape[1], dtype=torch.float64)
         self._active = torch.ones(r.shape[1], dtype=torch.bool)
         self._refresh()
@@ -133,7 +140,7 @@ class Recurrence:
         if bool(bad.any()):
             return bad
         slope = self._gamma if self._arithmetic.textbook else self._inner(self.r, self.d)
-        alpha = torch.where(active, self._inner.ratio(slope, self._curvature), 0.0)
+        alpha = torch.where(active, self._inner.ratio(slope, self._curvature), 0.0).to(self.x.dtype)
         self.x = rounded(self.x.addcmul(self.d, alpha), self._arithmetic.state)
         self.r = rounded(self.r.addcmul(self._product, alpha, value=-1.0), self._arithmetic.state)
         gamma, before = self._gamma, self._coefficients
@@ -144,7 +151,7 @@ class Recurrence:
             beta = self._inner.ratio(self._gamma, gamma)
         else:
             beta = -self._inner.ratio(self._inner(self.z, self._product), self._curvature)
-        beta = torch.where(active, beta, 0.0)
+        beta = torch.where(active, beta, 0.0).to(self.x.dtype)
         self._previous = self.d
         self._turn(beta, self.z.addcmul(self.d, beta))
         return bad
@@ -171,7 +178,7 @@ class Recurrence:
         for name in ("x", "r", "z", "d", "_previous", "_product"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[:, columns])
-        for name in ("stray", "_norm", "_gamma", "_curvature", "_coefficients", "_active"):
+        for name in ("stray", "_norm", "_gamma", "_curvature", "_coefficients", "_active", "_scale"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[..., columns])
         for part in (self._basis, self._residuals, self._space):
@@ -181,13 +188,15 @@ class Recurrence:
     def _multiply(self, d: Tensor) -> Tensor:
         if not self._scales:
             return rounded(self._system.matmul(d), self._arithmetic.product)
-        scale = binary_scale(d) / self._root
+        scale = self._scale / self._root  # exact, but for what it takes below the least of the format
         scaled = rounded(d / scale, self._arithmetic.direction)
         return rounded(self._system.matmul(scaled), self._arithmetic.product) * scale
 
     def _refresh(self) -> None:
         """z, its norm and what r has in earlier directions, from r."""
-        self.z = self.r if self._preconditioner is None else self._preconditioner.solve(self.r)
+        self.z = (
+            self.r if self._preconditioner is None else self._preconditioner.solve(self.r).to(self.r.dtype)
+        )
         self._coefficients = torch.zeros(0, self.r.shape[1], dtype=torch.float64, device=self.r.device)
         if self._basis is not None and len(self._basis):
             # A column that stands still has its last residual in the basis more than once: leave it alone.
@@ -212,10 +221,10 @@ class Recurrence:
             self._space.begin(self._norm, beta)
         if self._scales:
             # Divided before the cast to 16 bits: directions are residuals over noise, and would overflow.
-            scale = binary_scale(direction)
-            self.d = rounded(direction / scale, self._arithmetic.direction) * scale
+            self._scale = binary_scale(direction).to(direction.dtype)
+            self.d = rounded(direction / self._scale, self._arithmetic.direction) * self._scale
         else:
             self.d = rounded(direction, self._arithmetic.direction)
 
     def _safe_norm(self) -> Tensor:
-        return torch.where(self._norm > 0, self._norm, torch.ones_like(self._norm))
+        return torch.where(self._norm > 0, self._norm, torch.ones_like(self._norm)).to(self.x.dtype)

@@ -75,7 +75,7 @@ class Basis:
         return self._system.total(torch.cat(parts).double())
 
     def combine(self, c: Tensor) -> Tensor:
-        """The combination (n, t) of kept vectors with coefficients c (k, t), column by column."""
+        """The combination (n, t) of kept vectors with coefficients c (k, t), column by column, in float32."""
         filled = self._filled()
         if not filled:
             raise InputError("An empty basis has no combinations.")
@@ -86,7 +86,7 @@ class Basis:
             end = start + chunk.shape[1]
             total.baddbmm_(narrow[:, :, start:end], chunk)
             start = end
-        return total[:, 0].double().T
+        return total[:, 0].T
 
     def stacked(self) -> Tensor:
         """All vectors (t, k, n), oldest first as long as nothing was dropped."""

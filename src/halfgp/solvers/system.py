@@ -28,8 +28,8 @@ def rung_name(precision: Precision) -> str:
 
 
 def column_major(v: Tensor) -> Tensor:
-    """The same (n, t) in float64 with its columns contiguous: solvers work along columns."""
-    return v.double().T.contiguous().T
+    """The same (n, t) with its columns contiguous: solvers work along columns."""
+    return v.T.contiguous().T
 
 
 def binary_scale(b: Tensor) -> Tensor:
@@ -42,8 +42,8 @@ def binary_scale(b: Tensor) -> Tensor:
 class System(ABC):
     """A square symmetric matrix on one rung of precision.
 
-    Vectors are (n, t) float64 tensors, whatever the rung: rounding them is the solver's decision, so that it
-    can use the rounded vector everywhere.
+    Vectors are (n, t) tensors in float64 or float32, whatever the rung: rounding them is the solver's
+    decision, so that it can use the rounded vector everywhere.
 
     Attributes:
         size: n.
@@ -57,7 +57,7 @@ class System(ABC):
 
     @abstractmethod
     def matmul(self, v: Tensor) -> Tensor:
-        """A v (n, t), column-major float64."""
+        """A v (n, t), column-major, in the dtype of v."""
 
     @abstractmethod
     def with_precision(self, precision: str | Precision) -> System:
@@ -73,8 +73,8 @@ class System(ABC):
         return tuple(Precision.resolve(name) for name in ("half", "single", "double"))
 
     def dot(self, u: Tensor, v: Tensor) -> Tensor:
-        """Inner products (t,) of the columns of u and v."""
-        products: Tensor = torch.linalg.vecdot(u.T, v.T)
+        """Inner products (t,) of the columns of u and v, in float64."""
+        products: Tensor = torch.linalg.vecdot(u.double().T, v.double().T)
         return products
 
     def gram(self, u: Tensor, v: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ class DenseSystem(System):
 
     def matmul(self, v: Tensor) -> Tensor:
         """A v."""
-        return column_major(self._entries @ v.to(self._entries.dtype))
+        return column_major(self._entries @ v.to(self._entries.dtype)).to(v.dtype)
 
     def with_precision(self, precision: str | Precision) -> System:
         """The matrix as given, rounded to another rung."""
@@ -216,7 +216,8 @@ class SparseSystem(System):
 
     def matmul(self, v: Tensor) -> Tensor:
         """A v."""
-        return column_major(torch.from_numpy(self._entries @ v.to(self.precision.products.dtype).numpy()))
+        product = self._entries @ v.to(self.precision.products.dtype).numpy()
+        return column_major(torch.from_numpy(product)).to(v.dtype)
 
     def with_precision(self, precision: str | Precision) -> System:
         """The matrix as given, rounded to another rung."""
@@ -252,7 +253,7 @@ class CallableSystem(System):
     def matmul(self, v: Tensor) -> Tensor:
         """A v."""
         result = self._product(v.contiguous().numpy() if self._library == "numpy" else v)
-        return column_major(torch.as_tensor(result))
+        return column_major(torch.as_tensor(result)).to(v.dtype)
 
     def with_precision(self, precision: str | Precision) -> System:
         """Itself: its precision is not ours to choose."""

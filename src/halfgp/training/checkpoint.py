@@ -70,6 +70,8 @@ class Checkpoint:
                 tensors["solutions"] = state.solutions
             if state.before is not None:
                 tensors["before.point"], tensors["before.gradient"] = state.before
+            if state.secant is not None:
+                tensors["secant.moved"], tensors["secant.change"] = state.secant
             tensors |= {f"optimiser.{name}": t for name, t in state.optimiser.items()}
             tensors["loss"] = torch.tensor([state.loss, state.loss_error], dtype=torch.float64)
             header["state"] = {
@@ -97,14 +99,18 @@ class Checkpoint:
         if about is None:
             return tensors["pretrained"], earlier, None
         prefix = "optimiser."
-        before = (tensors["before.point"], tensors["before.gradient"]) if "before.point" in tensors else None
+
+        def pair(first: str, second: str) -> tuple[Tensor, Tensor] | None:
+            return (tensors[first], tensors[second]) if first in tensors else None
+
         loss, loss_error = tensors["loss"].tolist()
         state = State(
             vector=tensors["vector"],
             solutions=tensors.get("solutions"),
             index=int(about["index"]),
             precision=str(about["precision"]),
-            before=before,
+            before=pair("before.point", "before.gradient"),
+            secant=pair("secant.moved", "secant.change"),
             optimiser={n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)},
             loss=loss,
             loss_error=loss_error,

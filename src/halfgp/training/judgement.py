@@ -12,7 +12,7 @@ from halfgp.neighbours import LocalPosterior
 from halfgp.problem import Problem
 
 ROWS = 512  # that are looked at
-# Squared residuals over their variances, in the mean: about 1 or below where a subset speaks for all rows, and
+# Squared residuals over their variances, in the mean: about 1 or below where a subset speaks for all rows,
 # 15 where one had its noise explained away (protein).
 TOO_SURE = 2.0
 

@@ -44,6 +44,7 @@ class State:
         index: of the next step.
         precision: of the solves; "auto", or a rung once a step has failed.
         before: point and gradient (p,) of the last good step, or None.
+        secant: how far the last good step had moved (p,), and by what its solutions changed (n, q + s).
         optimiser: its state.
         loss: of the last good step.
         loss_error: its standard error.
@@ -55,6 +56,7 @@ class State:
     index: int = 0
     precision: str = "auto"
     before: tuple[Tensor, Tensor] | None = None
+    secant: tuple[Tensor, Tensor] | None = None
     optimiser: dict[str, Tensor] = field(default_factory=dict)
     loss: float = math.nan
     loss_error: float = math.nan
@@ -109,9 +111,25 @@ class StochasticTraining:
 
     @property
     def weights(self) -> Tensor | None:
-        """Of the targets (n, q), as last solved: where a final solve may start."""
-        solutions = self.state.solutions
-        return None if solutions is None else solutions[:, : self._problem.y.shape[1]]
+        """Of the targets (n, q), as to be expected: where a final solve may start."""
+        start = self.warm_start
+        return None if start is None else start[:, : self._problem.y.shape[1]]
+
+    @property
+    def warm_start(self) -> Tensor | None:
+        """Solutions (n, q + s) to expect at the current point: the last ones, carried on as they changed.
+
+        Loose solves that start from the last solutions lag behind: those of the probes grow as the noise
+        falls, its trace is taken for too small, and the noise falls too far.
+        """
+        state = self.state
+        if state.solutions is None or state.secant is None or state.before is None:
+            return state.solutions
+        moved, change = state.secant
+        ahead = state.vector - state.before[0]
+        if float(moved @ ahead) <= 0.0:
+            return state.solutions
+        return state.solutions + min(1.0, float(ahead.norm() / moved.norm())) * change
 
     def run(
         self, observe: Callable[[Step, Hyperparameters], object], save: Callable[[State], object]
@@ -168,7 +186,7 @@ class StochasticTraining:
                 operator,
                 b,
                 preconditioner=built,
-                x0=self.state.solutions,
+                x0=self.warm_start,
                 tol=settings.tol,
                 min_iterations=settings.min_iterations,
                 max_iterations=settings.max_iterations,
@@ -191,7 +209,10 @@ class StochasticTraining:
             # By the trapezoid rule from the last one: the gradients are there, a log-determinant is not.
             origin, slope = state.before
             state.loss += float(0.5 * (slope + found.gradient) @ (state.vector - origin))
-        state.solutions = torch.as_tensor(found.result.solution)
+        solutions = torch.as_tensor(found.result.solution)
+        if state.before is not None and state.solutions is not None:
+            state.secant = (state.vector - state.before[0], solutions - state.solutions)
+        state.solutions = solutions
         state.before = (state.vector, found.gradient)
         optimiser = make_optimiser(self._settings.optimiser, self._settings.learning_rate)
         optimiser.restore(state.optimiser)
