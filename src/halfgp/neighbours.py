@@ -179,7 +179,8 @@ class LocalPosterior:
         m, k = rows.shape
         inner, cross = [], []
         for leaf in program.leaves:
-            z = scaled_features(leaf, self.problem.x[rows.reshape(-1)]).unflatten(0, (m, k))
+            z = scaled_features(leaf, self.problem.x[rows.reshape(-1)])
+            z = z.reshape(m, k, z.shape[1])
             own = scaled_features(leaf, x)[:, None]
             if leaf.profile == "linear":
                 inner.append(z @ z.mT)
