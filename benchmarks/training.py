@@ -4,10 +4,11 @@ Split 0 of the UCI sets, two cores, every fit in a process of its own, one after
 standardised targets. A fit is timed with its predictions and their variances.
 
     default    GPRegressor(), nothing chosen
+    cholesky   GPRegressor() on 3,000 rows: exact, in double; what coverage is to be had
     paper      GPRegressor.paper(): RBF with ARD, half, 50 steps of Adam, at least 10 CG iterations each
     gpytorch   the same setting in GPyTorch, dense float32; beyond 15,700 rows on so many, its time times N²
-    higp       HiGP, Matérn-3/2 with one lengthscale, 50 steps of Adam
-    sklearn    GaussianProcessRegressor on 2,000 rows
+    higp       HiGP on 4,000 rows, Matérn-3/2 with one lengthscale, 50 steps of Adam
+    sklearn    GaussianProcessRegressor on 1,000 rows
     memory     GPRegressor(memory_limit="2GB") at N = 40,000: does it stay within?
 
     HALFGP_DATA=... python benchmarks/training.py             everything; an hour on two cores

@@ -15,7 +15,9 @@ from halfgp import GPRegressor
 from halfgp.datasets import Dataset
 
 FloatArray = NDArray[np.float64]
-SKLEARN_ROWS = 2000  # its restarts of L-BFGS on dense double matrices take minutes beyond
+SKLEARN_ROWS = 1000  # L-BFGS on dense double matrices, gradients by three-way arrays: minutes beyond
+CHOLESKY_ROWS = 3000  # the most that our default takes exactly, in double
+HIGP_ROWS = 4000  # its products on the fly are slow here: 13,500 rows take more than five minutes
 GPYTORCH_ROWS = 15_700  # of dense float32 with CG: 6 GB
 
 
@@ -162,18 +164,19 @@ def higp_gpr(rows: Rows) -> Outcome:
         label_train=y,
         data_prediction=(x_test / scale).T.copy(),
         kernel_type=higp.Matern32Kernel,
-        pyparams=model.get_params(),
+        gp_params=model.get_params(),
     )
-    mean, std = (np.asarray(part, dtype=np.float64) for part in found)
+    mean, std = (np.asarray(a, dtype=np.float64) for a in (found.prediction_mean, found.prediction_stddev))
     return Outcome(mean, std, fitted - start, time.perf_counter() - fitted, {})
 
 
 # Name, what runs it, and the most rows it can take.
 METHODS: dict[str, tuple[Callable[[Rows], Outcome], int | None]] = {
     "default": (default, None),
+    "cholesky": (default, CHOLESKY_ROWS),
     "paper": (paper, None),
     "gpytorch": (gpytorch_paper, GPYTORCH_ROWS),
-    "higp": (higp_gpr, None),
+    "higp": (higp_gpr, HIGP_ROWS),
     "sklearn": (sklearn_gpr, SKLEARN_ROWS),
     "memory": (lambda rows: default(rows, memory_limit="2GB"), 40_000),
 }

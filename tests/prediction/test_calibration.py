@@ -42,14 +42,18 @@ def test_the_scale_of_the_data_is_found(way, wrong):
     torch.testing.assert_close(variance, exact, rtol=tolerance, atol=tolerance)
 
 
-def test_outliers_count():
-    """Intervals of 95 % do not see them, the density does."""
+@pytest.mark.parametrize(("outlier", "by_tails"), [(4.0, False), (40.0, True)])
+def test_outliers_count_for_no_more_than_intervals_can_bear(outlier, by_tails):
+    """Intervals of 95 % do not see a hundredth of the rows, the density does."""
     y = Y.clone()
-    y[::100] += 4.0
+    y[::100] += outlier
     before = conditioned(TRUE, "factor", y=y)
     squares = before.weights.square() * before.leave_one_out_variance(torch.arange(N))[:, None]
-    assert float(squares.mean()) > 1.3
-    assert calibrated(before)[1] == pytest.approx(float(squares.mean()))
+    by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / 1.959964**2
+    assert by_density > 1.2 * by_coverage
+    scale = calibrated(before)[1]
+    assert scale == pytest.approx(by_density / 3 if by_tails else by_coverage, rel=1e-6)
+    assert bool((squares / scale < 1.959964**2).double().mean() >= 0.95 - 1.0 / squares.numel())
 
 
 def test_known_variances_and_kernels_without_a_scale_are_left_alone():
