@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfgp.precision import HALF, Format
+from halfgp.precision import DOUBLE, HALF, SINGLE, Format
 from halfgp.solvers.recurrence import rounded
 from halfgp.solvers.system import System, as_system, column_major
 
@@ -33,9 +33,9 @@ class DirectRoute:
 def direct_route(operator: Any, b: Tensor, ranks: Sequence[int], fmt: Format = HALF) -> DirectRoute:
     """Solve (K + σ² I) x = b by Eq. 6 of the paper with L of each rank, everything rounded to a format.
 
-    σ^-2 w - σ^-4 L (I + σ^-2 L' L)^-1 L' w, the inner system factorised in single, as the paper does for
-    want of a half LAPACK; all else, the factor included, is rounded to `fmt`. Even exact arithmetic would
-    leave the residual of the missing rank; here round-off is added that grows with the rank.
+    σ^-2 w - σ^-4 L (I + σ^-2 L' L)^-1 L' w, the inner system factorised in single at least, as the paper
+    does for want of a half LAPACK; all else, the factor included, is rounded to `fmt`. Even exact arithmetic
+    would leave the residual of the missing rank; here round-off is added that grows with the rank.
 
     Args:
         operator: a `KernelOperator` with constant noise.
@@ -79,14 +79,15 @@ def _pivoted_cholesky(system: System, noise: float, rank: int, fmt: Format) -> T
 
 
 def _woodbury(factor: Tensor, noise: float, b: Tensor, fmt: Format) -> Tensor:
-    """Eq. 6 with every product rounded to the format (summed in single), the inner solve in single."""
+    """Eq. 6 with every product rounded to the format; sums and the inner solve are in single at least."""
+    wide = DOUBLE.dtype if fmt == DOUBLE else SINGLE.dtype  # of sums: nobody has a LAPACK in 16 bits
     inverse = float(rounded(torch.tensor(1.0 / noise, dtype=torch.float64), fmt))
     w = rounded(b, fmt)
-    inner = rounded(inverse * rounded((factor.float() @ factor.float().T).double(), fmt), fmt)
+    inner = rounded(inverse * rounded((factor.to(wide) @ factor.to(wide).T).double(), fmt), fmt)
     inner = inner + torch.eye(len(factor), dtype=torch.float64)
     if not bool(inner.isfinite().all()):
         return torch.full_like(b, torch.inf)
-    right = rounded((factor.float() @ w.float()).double(), fmt)
-    solved = rounded(torch.linalg.solve(inner.float(), right.float()).double(), fmt)
-    second = rounded(rounded((factor.T.float() @ solved.float()).double(), fmt) * inverse, fmt)
+    right = rounded((factor.to(wide) @ w.to(wide)).double(), fmt)
+    solved = rounded(torch.linalg.solve(inner.to(wide), right.to(wide)).double(), fmt)
+    second = rounded(rounded((factor.T.to(wide) @ solved.to(wide)).double(), fmt) * inverse, fmt)
     return rounded(rounded(w - second, fmt) * inverse, fmt)
