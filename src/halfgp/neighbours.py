@@ -69,8 +69,7 @@ class LocalPosterior:
             seed: of the rows that are looked at.
         """
         n = self.problem.rows
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-        rows = order[: min(n, CALIBRATION_ROWS)]
+        rows = self.problem.some_rows(CALIBRATION_ROWS, seed)
         variance, _ = replace(self, scale=1.0)(self.problem.x[rows], leave_out=rows)
         noise = nugget[rows] if nugget.ndim else nugget
         wanted = inverse_trace / n

@@ -87,9 +87,13 @@ class Problem:
             self, x=torch.cat([self.x, other.x]), y=torch.cat([self.y, other.y]), fixed_noise=noise
         )
 
+    def some_rows(self, size: int, seed: int) -> Tensor:
+        """Which rows (size,) a random sample without repetition has, ascending; all where there are fewer."""
+        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+        return order[:size].sort().values
+
     def subset(self, size: int, seed: int) -> Problem:
         """A random sample of so many rows, without repetition."""
-        order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
-        chosen = order[:size].sort().values
+        chosen = self.some_rows(size, seed)
         noise = None if self.fixed_noise is None else self.fixed_noise[chosen]
         return replace(self, x=self.x[chosen], y=self.y[chosen], fixed_noise=noise)

@@ -41,7 +41,12 @@ def test_what_is_not_a_number_is_not_trusted():
 def trained(monkeypatch, judgements, **options):
     """The noise found by training with these judgements passed one after the other, and how many were."""
     left = list(judgements)
-    monkeypatch.setattr(run, "judge", lambda point, problem, seed: left.pop(0))
+
+    def judged(point, problem, seed):
+        assert seed not in range(options.get("random_state", 0), options.get("random_state", 0) + run.SUBSETS)
+        return left.pop(0)
+
+    monkeypatch.setattr(run, "judge", judged)
     settings = Settings(**{"method": "cg", "subset": 300, "steps": 0, **options})
     found = train(START, problem(), training_of(settings), PAPER)
     return float(found.hyperparameters.noise.value), len(judgements) - len(left)

@@ -12,10 +12,10 @@ import typer
 
 from halfgp.analysis import Diagnosis, diagnose
 from halfgp.cli import options
-from halfgp.cli.models import NamedModel, check_features, read_rows
+from halfgp.cli.models import NamedModel, read_rows, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
 from halfgp.errors import FileError, InputError
-from halfgp.tables import Floats, read_table
+from halfgp.tables import Floats
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -86,15 +86,8 @@ def run(
 def _read(data: Path, target: str | None, features: str | None, drop: str | None) -> tuple[Floats, Floats]:
     if target is None:
         raise InputError("`target` must name the column to learn, or `model` a model that knows it.")
-    table = read_table(
-        data,
-        target=target,
-        features=options.columns(features, "--features"),
-        drop=options.columns(drop, "--drop") or (),
-    )
-    check_features(table)
-    assert table.y is not None
-    return table.X, table.y
+    table, y = read_training(data, target, features, drop)
+    return table.X, y
 
 
 def _check_picture(output: Path) -> None:

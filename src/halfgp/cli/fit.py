@@ -16,7 +16,7 @@ from rich.text import Text
 
 from halfgp.cli import options
 from halfgp.cli.failures import INTERRUPTED
-from halfgp.cli.models import NamedModel, check_features, new_model
+from halfgp.cli.models import NamedModel, new_model, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
 from halfgp.errors import InputError
 from halfgp.model import ExactGP
@@ -25,7 +25,7 @@ from halfgp.report import words
 from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scores, summarise
 from halfgp.scores import Scores, score
 from halfgp.settings import Settings
-from halfgp.tables import Floats, read_table
+from halfgp.tables import Floats
 
 SHOWN = 20  # features in the table
 
@@ -86,23 +86,16 @@ def run(
         random_state=seed,
         checkpoint=kept,
     )
-    table = read_table(
-        data,
-        target=target,
-        features=options.columns(features, "--features"),
-        drop=options.columns(drop, "--drop") or (),
-    )
-    check_features(table)
-    assert table.y is not None
-    train, test = _split(table.y, test_fraction, seed)
-    _check_targets(table.y[train], table.target_name or target)
+    table, y = read_training(data, target, features, drop)
+    train, test = _split(y, test_fraction, seed)
+    _check_targets(y[train], table.target_name or target)
     if kept is not None and kept.exists() and not quiet:
         remark(f"Resuming: from the checkpoint {kept}", "bold")
     with shown_progress(gp, not (quiet or as_json)):
-        gp.fit(table.X[train], table.y[train])
+        gp.fit(table.X[train], y[train])
     model = NamedModel(gp, table.feature_names, table.target_name)
     model.save(output)
-    tested = _score(gp, table.X[test], table.y[test]) if len(test) else None
+    tested = _score(gp, table.X[test], y[test]) if len(test) else None
     if not quiet or as_json:
         _tell(model, output, tested, as_json)
     assert gp.report is not None

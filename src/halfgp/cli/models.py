@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from halfgp.archive import load_model, save_model
+from halfgp.cli import options
 from halfgp.errors import FileError, InputError
 from halfgp.model import ExactGP
 from halfgp.settings import Settings
@@ -115,7 +116,20 @@ def read_rows(model: NamedModel, path: Path, target: str | None) -> Rows:
     return Rows(table.X[whole], table.y[whole], table.target_name or target, dropped)
 
 
-def check_features(table: Table) -> None:
+def read_training(data: Path, target: str, features: str | None, drop: str | None) -> tuple[Table, Floats]:
+    """A table to learn from, without holes in its features, and its target (n,)."""
+    table = read_table(
+        data,
+        target=target,
+        features=options.columns(features, "--features"),
+        drop=options.columns(drop, "--drop") or (),
+    )
+    _check_features(table)
+    assert table.y is not None
+    return table, table.y
+
+
+def _check_features(table: Table) -> None:
     """Refuse a table with holes in its features, naming the first."""
     bad = ~np.isfinite(table.X)
     if not bad.any():
@@ -153,5 +167,5 @@ def _checked(model: NamedModel, table: Table) -> Table:
             f"{table.source} must have {len(model.columns)} columns beside the target, as the model was"
             f" fitted without names; got {table.X.shape[1]}."
         )
-    check_features(table)
+    _check_features(table)
     return table

@@ -7,12 +7,11 @@ import typer
 
 from halfgp.cli import options
 from halfgp.cli.failures import CANNOT
-from halfgp.cli.models import check_features, new_model
+from halfgp.cli.models import new_model, read_training
 from halfgp.cli.output import facts, remark, show, show_json
 from halfgp.planner import Plan
 from halfgp.report import words
 from halfgp.settings import Settings
-from halfgp.tables import read_table
 
 
 def run(
@@ -31,13 +30,7 @@ def run(
     as_json: options.AsJson = False,
 ) -> None:
     """Tell what a fit would take, without fitting; exits with 1 if it does not fit into memory."""
-    table = read_table(
-        data,
-        target=target,
-        features=options.columns(features, "--features"),
-        drop=options.columns(drop, "--drop") or (),
-    )
-    check_features(table)
+    table, _ = read_training(data, target, features, drop)
     if threads is not None:
         torch.set_num_threads(threads)
     found = new_model(

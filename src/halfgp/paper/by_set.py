@@ -89,8 +89,9 @@ def _series(
     found = []
     for k, (method, cells) in enumerate(some.items()):
         at = np.arange(len(cells)) + BREADTH * ((k + 0.5) / len(some) - 0.5)
-        pairs = np.array([cell or [None, None] for cell in cells], dtype=float)
-        found.append((method, at, pairs[:, 0], np.nan_to_num(pairs[:, 1])))
+        values = np.array([cell[0] if cell else None for cell in cells], dtype=float)
+        errors = np.array([cell[1] or 0.0 if cell else 0.0 for cell in cells])  # one seed has no deviation
+        found.append((method, at, values, errors))
     return found
 
 

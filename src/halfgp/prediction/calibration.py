@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from halfgp.kernels import Scaled
 from halfgp.prediction.posterior import Posterior
 
@@ -30,8 +28,7 @@ def calibrated(posterior: Posterior) -> tuple[Posterior, float]:
     point, problem = posterior.hyperparameters, posterior.problem
     if point.noise is None or not isinstance(point.kernel, Scaled):
         return posterior, 1.0
-    order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(posterior.conditioning.seed))
-    rows = order[:ROWS].sort().values
+    rows = problem.some_rows(ROWS, posterior.conditioning.seed)
     # A residual is its weight times its variance.
     squares = posterior.weights[rows].square() * posterior.leave_one_out_variance(rows)[:, None]
     by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / NORMAL

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.neighbours import LocalPosterior
 from halfgp.problem import Problem
@@ -37,10 +35,8 @@ class Judgement:
 
 def judge(point: Hyperparameters, problem: Problem, seed: int) -> Judgement:
     """Look at some of all rows; O(rows k³) time for k neighbours each."""
-    order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed))
-    residuals, variances = LocalPosterior.build(problem, point, None).leave_one_out(
-        order[:ROWS].sort().values
-    )
+    rows = problem.some_rows(ROWS, seed)
+    residuals, variances = LocalPosterior.build(problem, point, None).leave_one_out(rows)
     squares = residuals.square() / variances[:, None]
     density = -0.5 * (squares + (2.0 * math.pi * variances).log()[:, None])
     return Judgement(float(density.mean()), float(squares.mean()))

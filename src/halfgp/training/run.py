@@ -116,7 +116,8 @@ class _Run:
     def _that_holds_for_all(self, point: Hyperparameters, size: int) -> Hyperparameters:
         """This point, or another subset's, where all rows say that this one is far too sure of itself."""
         seed = self._settings.seed
-        best, found = point, judge(point, self._problem, seed)
+        unseen = seed + SUBSETS  # drawn apart from every subset, which may speak well of its own rows
+        best, found = point, judge(point, self._problem, unseen)
         for another in range(seed + 1, seed + SUBSETS):
             if not found.too_sure:
                 break
@@ -125,7 +126,7 @@ class _Run:
                 found.excess,
             )
             point = self._climb(size, another)
-            judged = judge(point, self._problem, seed)
+            judged = judge(point, self._problem, unseen)
             if judged.log_density > found.log_density:
                 best, found = point, judged
         return best
