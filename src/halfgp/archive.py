@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -24,9 +24,10 @@ from halfgp.persistence import (
     require,
     write_file,
 )
+from halfgp.planner import ROUTES
 from halfgp.precision import Precision
 from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
-from halfgp.prediction import Posterior
+from halfgp.prediction import Accuracy, Conditioning, Equations, Posterior, Variances
 from halfgp.priors import Gamma
 from halfgp.problem import Problem
 from halfgp.settings import Settings, as_bytes
@@ -41,10 +42,15 @@ RECIPES: dict[str, type[Any]] = {
 }
 # What belongs to a fit or to a screen, not to a model.
 NOT_STORED = ("checkpoint", "callbacks", "progress")
-HEADER = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
-ALWAYS = ("x", "y", "weights", "correction", "x.mean", "x.scale", "y.mean", "y.scale", "variance_scale")
-SOMETIMES = ("noise", "fixed_noise", "mean", "solve.residual_norms", "solve.history")
-MAY_BE_NONFINITE = ("noise", "solve.residual_norms", "solve.history")  # bounds, and a solve that went wrong
+HEADER = ("settings", "kernel", "squeeze", "report", "history", "accuracy", "solve", "extra")
+ALWAYS = (
+    *("x", "y", "weights", "correction", "x.mean", "x.scale", "x.constant", "x.held", "y.mean", "y.scale"),
+    *("variance_scale", "floor", "solve.residual_norms", "solve.history"),
+)
+SOMETIMES = ("noise", "fixed_noise", "mean")
+# Bounds, and a solve that went wrong.
+MAY_BE_NONFINITE = ("noise", "floor", "solve.residual_norms", "solve.history")
+ACCURACY = tuple(field.name for field in fields(Accuracy) if field.name != "floor")
 
 T = TypeVar("T")
 
@@ -76,9 +82,14 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
         "correction": posterior.correction,
         "x.mean": model.x_scale.mean,
         "x.scale": model.x_scale.scale,
+        "x.constant": model.x_scale.constant,
+        "x.held": model.x_scale.held,
         "y.mean": model.y_scale.mean,
         "y.scale": model.y_scale.scale,
-        "variance_scale": torch.tensor(posterior.variance_scale, dtype=torch.float64),
+        "variance_scale": torch.tensor(posterior.variances.scale, dtype=torch.float64),
+        "floor": torch.tensor(posterior.accuracy.floor, dtype=torch.float64),
+        "solve.residual_norms": torch.as_tensor(solve.residual_norms),
+        "solve.history": torch.as_tensor(solve.history),
     }
     if point.noise is not None:
         noise = point.noise
@@ -87,9 +98,6 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
         tensors["fixed_noise"] = problem.fixed_noise
     if point.mean is not None:
         tensors["mean"] = point.mean.value
-    if solve is not None:
-        tensors["solve.residual_norms"] = torch.as_tensor(solve.residual_norms)
-        tensors["solve.history"] = torch.as_tensor(solve.history)
     for name, tensor in tensors.items():
         if name not in MAY_BE_NONFINITE and not bool(tensor.isfinite().all()):
             raise InputError(
@@ -98,11 +106,11 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
     header = {
         "settings": _settings_to_json(model.settings),
         "kernel": kernel_to_spec(point.kernel),
-        "method": posterior.conditioning.method,
         "squeeze": model._squeeze,
         "report": _plain(asdict(report)),
         "history": [_plain(asdict(step)) for step in model.history],
-        "solve": None if solve is None else _solve_to_json(solve),
+        "accuracy": _plain({name: getattr(posterior.accuracy, name) for name in ACCURACY}),
+        "solve": _solve_to_json(solve),
         "extra": dict(extra or {}),
     }
     write_file(path, "model", header, tensors)
@@ -115,6 +123,11 @@ def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:
         FileError: whatever is wrong with the file, and where.
     """
     stored = read_file(path, "model")
+    if stored.version < 2:
+        raise FileError(
+            f"`{path}` was written before halfgp measured the numerical error of its predictions, and would"
+            " not tell it. Fit the model again."
+        )
     try:
         return _model(stored)
     except InputError as error:  # of a constructor that was given what the file holds
@@ -129,31 +142,38 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
     problem = _problem(stored, settings)
     point = _hyperparameters(stored, header["kernel"], problem, settings)
     (n, d), q = problem.x.shape, problem.y.shape[1]
-    method = header["method"]
-    if method not in ("cholesky", "cg"):
-        raise FileError(f'`method` must be "cholesky" or "cg"; got {method!r:.80}.')
+    report = _from_json(FitReport, header["report"], "report")
+    if report.method not in ("cholesky", "cg"):
+        raise FileError(f'`report.method` must be "cholesky" or "cg"; got {report.method!r:.80}.')
+    conditioning = conditioning_of(settings, report.method, n)
+    equations = _equations(problem, point, report.route, conditioning)
     weights = require(stored, "weights", torch.float64, (n, q))
     posterior = Posterior(
-        problem,
-        point,
-        conditioning_of(settings, method, n),
-        weights,
-        require(stored, "correction", torch.float64, (n, q)),
-        _solve_from_json(stored, header["solve"], weights) if method == "cg" else None,
-        _scale(stored),
+        equations,
+        weights=weights,
+        correction=require(stored, "correction", torch.float64, (n, q)),
+        accuracy=_accuracy(stored, header["accuracy"], q),
+        variances=Variances(equations, conditioning.neighbours, _scale(stored)),
+        solve=_solve_from_json(stored, header["solve"], weights),
+        scale=report.scale,
+        tol=conditioning.tol,
+        max_iterations=conditioning.max_iterations,
+        seed=conditioning.seed,
     )
-    if method == "cholesky" and header["solve"] is not None:
-        raise FileError("`solve` must be null where the method is cholesky.")
     model = ExactGP(**settings.as_dict())
     model.posterior = posterior
-    model.report = _from_json(FitReport, header["report"], "report")
-    if model.report.rows != n:
-        raise FileError(f"`report.rows` must be the number of rows, {n}; got {model.report.rows}.")
+    model.report = report
+    if report.rows != n:
+        raise FileError(f"`report.rows` must be the number of rows, {n}; got {report.rows}.")
     model.history = [
         _from_json(Step, step, f"history.{k}")
         for k, step in enumerate(_typed(header["history"], "history", list))
     ]
-    model.x_scale = _standardisation(stored, "x", d)
+    model.x_scale = replace(
+        _standardisation(stored, "x", d),
+        constant=require(stored, "x.constant", torch.bool, (d,)),
+        held=require(stored, "x.held", torch.float64, (d,)),
+    )
     model.y_scale = _standardisation(stored, "y", q)
     model._squeeze = _typed(header["squeeze"], "squeeze", bool)
     if model._squeeze and q != 1:
@@ -162,6 +182,24 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
 
 
 # ---------------------------------------------------------------------------------------------- tensors
+
+
+def _equations(problem: Problem, point: Hyperparameters, route: str, conditioning: Conditioning) -> Equations:
+    """As the model was solved by."""
+    if route not in ROUTES:
+        raise FileError(f"`report.route` must be one of {', '.join(ROUTES)}; got {route!r:.80}.")
+    return Equations(problem, point, route, conditioning.recipe)
+
+
+def _accuracy(stored: Stored, value: object, q: int) -> Accuracy:
+    """How exact it is."""
+    given = _object(value, "accuracy", ACCURACY)
+    kinds = {field.name: str(field.type) for field in fields(Accuracy)}
+    plain = {name: _field(given[name], f"accuracy.{name}", kinds[name]) for name in ACCURACY}
+    if plain["precision"] not in ("single", "double"):
+        raise FileError(f'`accuracy.precision` must be "single" or "double"; got {plain["precision"]!r:.80}.')
+    floor = require(stored, "floor", torch.float64, (q,))
+    return Accuracy(floor=tuple(floor.tolist()), **plain)
 
 
 def _scale(stored: Stored) -> float:
@@ -223,11 +261,12 @@ def _hyperparameters(stored: Stored, spec: object, problem: Problem, settings: S
 
 
 def _standardisation(stored: Stored, name: str, columns: int) -> Standardisation:
+    """Without columns that are held."""
     mean = require(stored, f"{name}.mean", torch.float64, (columns,))
     scale = require(stored, f"{name}.scale", torch.float64, (columns,))
     if not bool((scale > 0).all()):
         raise FileError(f"`{name}.scale` must be positive; got {scale.min():g}.")
-    return Standardisation(mean, scale)
+    return Standardisation(mean, scale, torch.zeros(columns, dtype=torch.bool), torch.zeros_like(mean))
 
 
 # --------------------------------------------------------------------------------------------- settings

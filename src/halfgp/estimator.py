@@ -80,6 +80,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         max_iterations: int = Settings.max_iterations,
         test_tol: float = Settings.test_tol,
         test_max_iterations: int = Settings.test_max_iterations,
+        unsolved: str = Settings.unsolved,
         calibrate: bool = Settings.calibrate,
         variance: str = Settings.variance,
         neighbours: int | None = Settings.neighbours,
@@ -119,6 +120,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iterations = max_iterations
         self.test_tol = test_tol
         self.test_max_iterations = test_max_iterations
+        self.unsolved = unsolved
         self.calibrate = calibrate
         self.variance = variance
         self.neighbours = neighbours
@@ -156,6 +158,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "min_iterations": 10,
             "max_iterations": 50,
             "test_tol": 0.01,
+            "unsolved": "warn",
             "noise": 2.0,
             "noise_floor": 1e-4,
             "lengthscale": softplus_of_zero,
@@ -207,9 +210,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def sample_y(
         self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
     ) -> FloatArray:
-        """Draws (m, n_samples), or (m, q, n_samples), of the function at points (m, d), without noise."""
+        """Draws (m, n_samples), or (m, q, n_samples), of the function at points (m, d), without noise.
+
+        Jointly at these points. `model_.sample` draws functions, which other points find again.
+        """
         model = self._fitted()
-        return model.sample(self._points(X), _plain(n_samples), seed=_seed(random_state))
+        return model.sample(self._points(X), _plain(n_samples), seed=_seed(random_state), joint=True)
 
     def update(self, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None = None) -> GPRegressor:
         """Condition on more rows, with the hyperparameters and scales as they are.

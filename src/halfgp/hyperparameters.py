@@ -17,12 +17,21 @@ REACH = 30.0  # on the real line: a factor of 10^13 up or down is as far as any 
 KERNELS = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic")
 
 
-def kernel_by_name(name: str, d: int, *, ard: bool, lengthscale: float, outputscale: float) -> Kernel:
+def kernel_by_name(
+    name: str,
+    d: int,
+    *,
+    ard: bool,
+    lengthscale: float,
+    outputscale: float,
+    active_dims: list[int] | None = None,
+) -> Kernel:
     """A scaled stationary kernel for points with d columns.
 
     Args:
         name: one of `KERNELS`.
         d: columns.
+        active_dims: those that it looks at, d of them; None for all.
         ard: one lengthscale per column instead of one for all.
         lengthscale: where they start.
         outputscale: where it starts.
@@ -33,9 +42,10 @@ def kernel_by_name(name: str, d: int, *, ard: bool, lengthscale: float, outputsc
         )
     lengthscales = [lengthscale] * d if ard else lengthscale
     if name.startswith("matern"):
-        base: Kernel = Matern(nu=int(name[-2]) / 2, lengthscale=lengthscales)
+        base: Kernel = Matern(nu=int(name[-2]) / 2, lengthscale=lengthscales, active_dims=active_dims)
     else:
-        base = RBF(lengthscale=lengthscales) if name == "rbf" else RationalQuadratic(lengthscale=lengthscales)
+        family = RBF if name == "rbf" else RationalQuadratic
+        base = family(lengthscale=lengthscales, active_dims=active_dims)
     return outputscale * base
 
 

@@ -39,7 +39,7 @@ from halfgp.kernels import (
 from halfgp.parameters import Parameter
 from halfgp.version import __version__
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_KERNEL_DEPTH = 50
 # A level of the kernel is two of JSON, and a header may hold the kernel some levels down.
 MAX_JSON_DEPTH = 4 * MAX_KERNEL_DEPTH

@@ -20,7 +20,9 @@ from halfgp.preconditioners.base import automatic_rank
 from halfgp.settings import Settings, as_bytes
 from halfgp.solvers.reorthogonalise import MEMORY as BASIS_BYTES
 
+ROUTES = ("double factor", "single factor", "low rank")  # to the weights; see `routes`
 CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes half a second there
+DOUBLE_ROWS = 6000  # up to so many rows a dense factor in double takes a second or two
 FACTOR_ROWS = 16_384  # beyond, a dense factor for the variances takes longer than everything else
 FACTOR_BYTES = 2**32  # memory for it without a `memory_limit`
 ITERATIONS = 100  # of a solve, as on the real sets at the tolerances of the defaults
@@ -110,6 +112,30 @@ def choose_variance(variance: str, rows: int, memory_limit: int | None) -> str:
     return "cholesky" if fits and rows <= FACTOR_ROWS else "local"
 
 
+def routes(method: str, variance: str, rows: int, memory_limit: int | None) -> tuple[str, ...]:
+    """Ways to the weights, in the order in which they are tried: the first that is exact enough is taken.
+
+    A factor in double is exact for whatever can be had at all, and takes n³/3 multiply-adds in double. One
+    in single takes half of that and a few products, and serves where rounding is small beside the noise;
+    low rank takes products alone, and serves where what it leaves out is not much above the noise. Both
+    are followed by a factor in double where memory allows it. Without that, low rank stands behind a factor
+    in single: its local variances do not suffer from rounding.
+
+    Args:
+        method: "cholesky" or "cg".
+        variance: "cholesky", "local" or "auto".
+        rows: n.
+        memory_limit: bytes, or None for half of what the machine has.
+    """
+    allowed = physical_memory() // 2 if memory_limit is None else memory_limit
+    last = ("double factor",) if RESIDENT + factor_bytes(rows, 8) <= allowed else ()
+    if method == "cholesky":
+        return ("double factor",)
+    if choose_variance(variance, rows, memory_limit) == "local":
+        return ("low rank", *last)
+    return last if last and rows <= DOUBLE_ROWS else ("single factor", *(last or ("low rank",)))
+
+
 def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Plan:
     """For a fit of so many rows; calibrates with one small product per process."""
     limit = as_bytes(settings.memory_limit)
@@ -128,8 +154,9 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         passes = settings.steps * (iterations // 2 + 3) + ITERATIONS
         seconds = passes * rows**2 / entry_rate(features) + exact_seconds(subset)
         if variance == "cholesky":
-            memory = max(memory, factor_bytes(rows, 4))
-            seconds += rows**3 / 3 / (2 * FLOPS)
+            double = routes(method, settings.variance, rows, limit)[0] == "double factor"
+            memory = max(memory, factor_bytes(rows, 8 if double else 4))
+            seconds += rows**3 / 3 / (FLOPS if double else 2 * FLOPS)
         else:
             rank = final_rank(rows, limit) if settings.rank is None else settings.rank
             memory = max(memory, LOCAL_BYTES, solve_bytes(rows, targets + PROBES, 2 * ITERATIONS, rank))

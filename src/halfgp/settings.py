@@ -21,6 +21,7 @@ CHOICES = {
     "method": ("auto", "cholesky", "cg"),
     "optimiser": ("adam", "lbfgs"),
     "gradient": ("pathwise", "hutchinson"),
+    "unsolved": ("raise", "warn"),
     "variance": ("auto", "cholesky", "local"),
     "preconditioner": ("pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom"),
 }
@@ -80,8 +81,11 @@ class Settings:
         tol: true relative residual of every column of a training solve.
         min_iterations: of a training solve.
         max_iterations: of a training solve.
-        test_tol: true relative residual of the final solve, which predictions rest on.
+        test_tol: true relative residual of the final solve, which predictions rest on. It goes on until its
+            error is also below a tenth of the predictive deviation in 99 % of the rows, as estimated.
         test_max_iterations: of it.
+        unsolved: where that cannot be had: "raise", or "warn", and with every prediction again; deviations
+            then include the error.
         calibrate: after training on a subset, multiply outputscale and noise by what leave-one-out residuals
             on all rows ask for; no mean changes.
         variance: "cholesky", "local", or "auto": exact from a factor where rows and memory allow it,
@@ -125,6 +129,7 @@ class Settings:
     max_iterations: int = 300
     test_tol: float = 3e-3
     test_max_iterations: int = 1000
+    unsolved: str = "raise"
     calibrate: bool = True
     variance: str = "auto"
     neighbours: int | None = None

@@ -5,10 +5,11 @@ import torch
 from contracts.textbook import Textbook, at, covariance, points, targets
 
 import halfgp.prediction.calibration
+import halfgp.prediction.conditioning
 from halfgp import GPRegressor
 from halfgp.kernels import Matern
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.prediction import Conditioning, calibrated, condition
+from halfgp.prediction import Conditioning, condition
 from halfgp.problem import Problem
 
 N = 500
@@ -19,17 +20,21 @@ Y = torch.linalg.cholesky(covariance(TRUE.kernel, X, TRUE.noise.value).detach())
 WAYS = {"factor": "cholesky", "local": "local"}
 
 
-def conditioned(point, way, y=Y, fixed=None):
-    how = Conditioning("cg", 1e-6, 1000, PivotedCholesky(), WAYS[way], N, 0)
+def conditioned(point, way, y=Y, fixed=None, calibrate=False):
+    how = Conditioning("cg", 1e-6, 1000, PivotedCholesky(), WAYS[way], N, 0, calibrate=calibrate)
     return condition(Problem(X, y, fixed), point, how)
+
+
+def before_and_after(point, way, **options):
+    """Without calibration and with it."""
+    return conditioned(point, way, **options), conditioned(point, way, calibrate=True, **options)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("wrong", [0.1, 1.0, 6.0])
 def test_the_scale_of_the_data_is_found(way, wrong):
-    before = conditioned(TRUE.scaled(wrong), way)
-    means = before.predict(NEW).mean
-    after, scale = calibrated(before)
+    before, after = before_and_after(TRUE.scaled(wrong), way)
+    means, scale = before.predict(NEW).mean, after.scale
     # Of 1000 squares of correlated normal numbers, times what two probes do to the local variances.
     assert scale * wrong == pytest.approx(1.0, abs=0.2)
     torch.testing.assert_close(after.predict(NEW).mean, means, rtol=0, atol=1e-4)  # products are in single
@@ -47,11 +52,11 @@ def test_outliers_count_for_no_more_than_intervals_can_bear(outlier, by_tails):
     """Intervals of 95 % do not see a hundredth of the rows, the density does."""
     y = Y.clone()
     y[::100] += outlier
-    before = conditioned(TRUE, "factor", y=y)
-    squares = before.weights.square() * before.leave_one_out_variance(torch.arange(N))[:, None]
+    before, after = before_and_after(TRUE, "factor", y=y)
+    squares = before.weights.square() * before.variances.left_out(torch.arange(N))[:, None]
     by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / 1.959964**2
     assert by_density > 1.2 * by_coverage
-    scale = calibrated(before)[1]
+    scale = after.scale
     assert scale == pytest.approx(by_density / 3 if by_tails else by_coverage, rel=1e-6)
     assert bool((squares / scale < 1.959964**2).double().mean() >= 0.95 - 1.0 / squares.numel())
 
@@ -59,33 +64,29 @@ def test_outliers_count_for_no_more_than_intervals_can_bear(outlier, by_tails):
 def test_known_variances_and_kernels_without_a_scale_are_left_alone():
     fixed = torch.full((N,), 0.3, dtype=torch.float64)
     for point, variances in ((at(TRUE.kernel, noise=None), fixed), (at(Matern(1.5), noise=0.1), None)):
-        before = conditioned(point, "factor", fixed=variances)
-        after, scale = calibrated(before)
-        assert after is before
-        assert scale == 1.0
+        before, after = before_and_after(point, "factor", fixed=variances)
+        assert after.scale == 1.0
+        assert torch.equal(after.weights, before.weights)
 
 
 def test_the_floor_of_the_noise_goes_along():
     """It is about the conditioning of K + noise, which no scale changes."""
-    small = conditioned(at(TRUE.kernel, noise=0.1, floor=0.09), "factor", y=1e-2 * Y)
-    after, scale = calibrated(small)
-    noise = after.hyperparameters.noise
+    after = conditioned(at(TRUE.kernel, noise=0.1, floor=0.09), "factor", y=1e-2 * Y, calibrate=True)
+    noise, scale = after.hyperparameters.noise, after.scale
     assert scale < 1e-3
     assert float(noise.value) == pytest.approx(0.1 * scale)
     assert noise.lower == pytest.approx(0.09 * scale)
 
 
 def test_targets_that_are_explained_exactly_have_no_scale():
-    before = conditioned(TRUE, "factor", y=torch.zeros_like(Y))
-    after, scale = calibrated(before)
-    assert after is before
-    assert scale == 1.0
-    assert calibrated(conditioned(TRUE, "factor", y=1e-9 * Y))[1] == halfgp.prediction.calibration.SMALLEST
+    assert conditioned(TRUE, "factor", y=torch.zeros_like(Y), calibrate=True).scale == 1.0
+    tiny = conditioned(TRUE, "factor", y=1e-9 * Y, calibrate=True)
+    assert tiny.scale == halfgp.prediction.calibration.SMALLEST
 
 
 def test_it_looks_at_some_rows_only(monkeypatch):
-    monkeypatch.setattr(halfgp.prediction.calibration, "ROWS", 60)
-    _, scale = calibrated(conditioned(TRUE, "factor"))
+    monkeypatch.setattr(halfgp.prediction.conditioning, "ROWS", 60)
+    scale = conditioned(TRUE, "factor", calibrate=True).scale
     assert scale == pytest.approx(1.0, abs=0.6)  # 4 of √(2 / 120), and some for correlation
 
 

@@ -7,12 +7,11 @@ import pytest
 import torch
 from contracts.textbook import KERNELS, Textbook, at, points, targets
 
-from halfgp.errors import InputError
 from halfgp.kernels import RBF, Matern
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.likelihood import dense_likelihood
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.prediction import Conditioning, Prediction, condition
+from halfgp.prediction import Conditioning, Prediction, Variances, condition
 from halfgp.problem import Problem
 
 N = 200
@@ -48,13 +47,18 @@ def posterior(point, way, x=X, y=Y, fixed=None):
     return condition(Problem(x, y, fixed), point, WAYS[way][0])
 
 
+def uncalibrated(found):
+    """With local variances as they are, from all rows, where they are exact."""
+    found.variances = Variances(found.equations, N)
+    return found
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_means_and_variances_are_those_of_the_textbook(name, way):
     """Local variances from all rows are exact, up to their calibration by a trace from two probes."""
     point, tolerance = at(KERNELS[name], noise=0.1, mean=[0.2, -0.1]), WAYS[way][1]
-    book, found = Textbook(point, X, Y), posterior(point, way)
-    found.local = found.local.build(found.problem, point, N)  # without the calibration
+    book, found = Textbook(point, X, Y), uncalibrated(posterior(point, way))
     prediction = found.predict(NEW, variance=True)
     torch.testing.assert_close(prediction.mean, book.mean(NEW), rtol=0, atol=tolerance)
     exact = book.covariance(NEW).diagonal()
@@ -85,12 +89,12 @@ def test_covariances_are_those_of_the_textbook(name, way):
     assert bool((found.diagonal() >= 0).all())
 
 
-@pytest.mark.parametrize("way", ["cholesky", "local"])
-def test_samples_have_the_mean_and_the_covariance_of_the_posterior(monkeypatch, way):
+@pytest.mark.parametrize(("way", "joint"), [("cholesky", True), ("cholesky", False), ("local", True)])
+def test_samples_have_the_mean_and_the_covariance_of_the_posterior(monkeypatch, way, joint):
     monkeypatch.setattr("halfgp.prediction.posterior.SAMPLE_FEATURES", 64)  # covariances do not depend on it
     point, draws, new = at(KERNELS["white"], noise=0.1, mean=[0.2, 0.3]), 2000, NEW[:4]
     book = Textbook(point, X, Y)
-    found = posterior(point, way).sample(new, draws, seed=1)
+    found = posterior(point, way).sample(new, draws, seed=1, joint=joint)
     assert found.shape == (4, draws, 2)
     exact = book.covariance(new)
     mean = book.mean(new)
@@ -163,8 +167,7 @@ def test_the_log_likelihood_is_that_of_the_textbook(way):
 def test_leaving_one_out_is_to_leave_it_out(way, fixed):
     y = Y[:, :1]
     point = at(KERNELS["white"], noise=0.1 if fixed is None else None, mean=[0.2])
-    found = posterior(point, way, y=y, fixed=fixed)
-    found.local = found.local.build(found.problem, point, N)
+    found = uncalibrated(posterior(point, way, y=y, fixed=fixed))
     mean, variance = found.leave_one_out()
     for i in (0, 57, N - 1):
         rest = torch.arange(N) != i
@@ -208,26 +211,24 @@ def test_little_noise_has_its_means_in_double():
     y = targets(x, noise=0.0)
     point = at(2.0 * RBF(1.0), noise=1e-6, floor=1e-9)
     found = condition(Problem(x, y), point, conditioning(tol=1e-5, max_iterations=2000))
-    assert found.mean_precision == "double"
+    assert found.accuracy.precision == "double"
     error = (found.predict(new).mean - Textbook(point, x, y).mean(new)).abs().max()
     assert float(error) < math.sqrt(1e-6)
-    assert condition(Problem(x, y), at(RBF(1.0), noise=0.1), conditioning()).mean_precision == "single"
+    assert condition(Problem(x, y), at(RBF(1.0), noise=0.1), conditioning()).accuracy.precision == "single"
 
 
-def test_auto_takes_no_factor_that_single_cannot_have():
-    x = points(300, 2)
-    point = at(5.0 * RBF(10.0), noise=1e-7, floor=1e-9)
-    options = {"tol": 0.5, "neighbours": 20}
-    assert condition(Problem(x, targets(x)), point, conditioning(variance="auto", **options)).factor is None
-    with pytest.raises(InputError, match='use `variance="local"`'):
-        condition(Problem(x, targets(x)), point, conditioning(variance="cholesky", **options))
-    assert condition(Problem(x, targets(x)), at(RBF()), conditioning(variance="auto")).factor is not None
+def test_samples_at_repeated_points_are_the_same():
+    """Their covariance is singular."""
+    found = posterior(at(KERNELS["rbf"], noise=0.1), "cholesky")
+    draws = found.sample(NEW[[3, 3, 4]], 5, seed=1, joint=True)
+    torch.testing.assert_close(draws[0], draws[1], rtol=0, atol=1e-6)
+    assert float((draws[0] - draws[2]).abs().max()) > 1e-3
 
 
 def test_a_factor_leaves_cg_little_to_do():
     found = posterior(at(KERNELS["rbf"], noise=0.1), "factor")
     assert found.solve.iterations <= 3
-    assert posterior(at(KERNELS["rbf"], noise=0.1), "cholesky").solve is None
+    assert posterior(at(KERNELS["rbf"], noise=0.1), "cholesky").solve.iterations == 0
 
 
 def test_the_weights_solve_the_system_and_a_start_is_used():
@@ -248,8 +249,8 @@ def test_calibrated_variances_agree_with_the_exact_ones_on_average():
     found = condition(Problem(x, targets(x)), point, conditioning(neighbours=40, tol=1e-3))
     exact = Textbook(point, x, targets(x)).covariance(new).diagonal()
     ratio = (found.predict(new, variance=True).variance / exact).log().mean().exp()
-    plain = (found.local.build(found.problem, point, 40)(new)[0] / exact).log().mean().exp()
-    assert found.variance_scale < 1
+    plain = (Variances(found.equations, 40).at(new)[0] / exact).log().mean().exp()
+    assert found.variances.scale < 1
     assert abs(math.log(float(ratio))) < 0.5 * abs(math.log(float(plain)))
 
 
@@ -268,7 +269,7 @@ def test_no_points_give_nothing(way):
 def test_chunks_do_not_change_variances(monkeypatch):
     found = posterior(at(KERNELS["rbf"]), "cholesky")
     whole = found.predict(NEW, variance=True, errors=True)
-    monkeypatch.setattr("halfgp.prediction.posterior.CHUNK_BYTES", 3 * N * 8 * 7)
+    monkeypatch.setattr("halfgp.prediction.variances.CHUNK_BYTES", 3 * N * 8 * 7)
     monkeypatch.setattr("halfgp.prediction.posterior.COLUMNS", 3)
     small = found.predict(NEW, variance=True, errors=True)
     torch.testing.assert_close(small.variance, whole.variance, rtol=0, atol=1e-13)

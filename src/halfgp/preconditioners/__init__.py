@@ -1,6 +1,12 @@
 """Symmetric positive definite matrices near K + noise that are cheap to invert."""
 
-from halfgp.preconditioners.base import LowRankPlusNoise, Preconditioner, PreconditionerConfig, RowSource
+from halfgp.preconditioners.base import (
+    LowRankPlusNoise,
+    Preconditioner,
+    PreconditionerConfig,
+    Root,
+    RowSource,
+)
 from halfgp.preconditioners.nystrom import Nystrom
 from halfgp.preconditioners.pivoted_cholesky import PivotedCholesky
 from halfgp.preconditioners.randomly_pivoted import RandomlyPivotedCholesky
@@ -12,5 +18,6 @@ __all__ = [
     "Preconditioner",
     "PreconditionerConfig",
     "RandomlyPivotedCholesky",
+    "Root",
     "RowSource",
 ]

@@ -43,6 +43,18 @@ class Preconditioner(Protocol):
         ...
 
 
+class Root(Preconditioner, Protocol):
+    """P = C C' with a root C, whose inverse is cheap too, and not above A but for rounding."""
+
+    def whiten(self, v: Tensor, transposed: bool = False) -> Tensor:
+        """C^-1 v, or C^-T v, for (n, t), in float64."""
+        ...
+
+    def log_determinant(self) -> float:
+        """The logarithm of det P."""
+        ...
+
+
 class PreconditionerConfig(Protocol):
     """A recipe: frozen, without data."""
 

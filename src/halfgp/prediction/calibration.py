@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from halfgp.kernels import Scaled
 from halfgp.prediction.posterior import Posterior
 
-ROWS = 512  # that are looked at: the scale is then known to ten percent
 SMALLEST = 1e-6  # beyond, targets are explained to the last digit, and the scale is that of rounding
 NORMAL = 1.959964**2  # what 95 % of squared normal numbers are below
 TAILS = 1 / 3  # of what the density asks for: below, residuals far out would cost more than 0.45 nats a row
 
 
-def calibrated(posterior: Posterior) -> tuple[Posterior, float]:
-    """The posterior with outputscale and noise multiplied by what leave-one-out residuals ask for.
+def scale_of(posterior: Posterior, rows: Tensor, variances: Tensor) -> float:
+    """What outputscale and noise should be multiplied by, as leave-one-out residuals ask for.
 
     Hyperparameters come from a subset, where the data say less and a kernel that is too rough or too smooth
     for them shows less. To multiply K + noise by a number changes no mean, and every variance by it. Two
@@ -21,18 +22,20 @@ def calibrated(posterior: Posterior) -> tuple[Posterior, float]:
     residuals are normal. Where a few are far out, the second is the larger, and intervals that are to hold
     those hold too much else: the first is taken then, but no less than a third of the second.
 
+    Args:
+        posterior: not yet scaled.
+        rows: (m,) that are looked at.
+        variances: (m,) of their targets, each left out.
+
     Returns:
-        The posterior, and the factor; 1 where the kernel has no outputscale, where rows have fixed variances,
-        and where every residual is zero.
+        1 where the kernel has no outputscale, where rows have fixed variances, and where every residual is
+        zero.
     """
-    point, problem = posterior.hyperparameters, posterior.problem
+    point = posterior.hyperparameters
     if point.noise is None or not isinstance(point.kernel, Scaled):
-        return posterior, 1.0
-    rows = problem.some_rows(ROWS, posterior.conditioning.seed)
-    # A residual is its weight times its variance.
-    squares = posterior.weights[rows].square() * posterior.leave_one_out_variance(rows)[:, None]
+        return 1.0
+    squares = posterior.weights[rows].square() * variances[:, None]  # a residual is weight times variance
     by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / NORMAL
     if by_density == 0.0:
-        return posterior, 1.0
-    scale = max(by_coverage, TAILS * by_density, SMALLEST)
-    return posterior.rescaled(scale), scale
+        return 1.0
+    return max(by_coverage, TAILS * by_density, SMALLEST)

@@ -39,7 +39,7 @@ class CholeskyFactor:
         """
         precision = "single" if dtype == torch.float32 else "double"
         lower = torch.as_tensor(operator.with_precision(precision).to_dense()).to(dtype)
-        negligible = _negligible(lower.diagonal().max().sqrt())
+        negligible = _negligible(lower.diagonal().sqrt())
         for start, stop in _blocks(len(lower)):
             panel = lower[start:, start:stop]  # left-looking: all that earlier columns say about these
             panel.addmm_(lower[start:, :start], lower[start:stop, :start].mT, alpha=-1.0)
@@ -47,7 +47,7 @@ class CholeskyFactor:
             if int(failed):
                 raise InputError(
                     f"K + noise is not positive definite in {dtype} at row {start + int(failed) - 1}: the"
-                    ' noise is too small for it. Raise `noise_floor`, or use `variance="local"`.'
+                    " noise is too small for it. Raise `noise_floor`."
                 )
             panel[: stop - start] = block
             below = panel[stop - start :]
@@ -63,36 +63,37 @@ class CholeskyFactor:
         white = self._forward((v / size).to(self.lower.dtype, copy=True))
         return self._backward(white).double() * (size / self.scale)
 
-    def whiten(self, right: Tensor) -> Tensor:
-        """(√scale L)^-1 right for (n, m), in the factor's format."""
-        return self._forward((right * (1.0 / math.sqrt(self.scale))).to(self.lower.dtype))
-
-    def solve_whitened(self, white: Tensor) -> Tensor:
-        """(√scale L)^-T white for (n, m), in the factor's format: with `whiten` before it, a whole solve."""
-        return self._backward(white * (1.0 / math.sqrt(self.scale)))
+    def whiten(self, v: Tensor, transposed: bool = False) -> Tensor:
+        """(√scale L)^-1 v, or (√scale L)^-T v, for (n, m), in the format of v."""
+        white = v * (1.0 / math.sqrt(self.scale))
+        return self._backward(white) if transposed else self._forward(white)
 
     def _forward(self, white: Tensor) -> Tensor:
         """L^-1 white, in its place."""
-        negligible = _negligible(white.abs().max())
+        negligible = _negligible(white)
         _drop(white, negligible)
         for start, stop in _blocks(len(white)):
             own = white[start:stop]
-            own.addmm_(self.lower[start:stop, :start], white[:start], alpha=-1.0)
-            block = self.lower[start:stop, start:stop]
+            own.addmm_(self._part(start, stop, 0, start, white), white[:start], alpha=-1.0)
+            block = self._part(start, stop, start, stop, white)
             own.copy_(torch.linalg.solve_triangular(block, own, upper=False))
             _drop(own, negligible)
         return white
 
     def _backward(self, solved: Tensor) -> Tensor:
         """L^-T solved, in its place."""
-        negligible = _negligible(solved.abs().max())
+        negligible = _negligible(solved)
         for start, stop in reversed(list(_blocks(len(solved)))):
             own = solved[start:stop]
-            own.addmm_(self.lower[stop:, start:stop].mT, solved[stop:], alpha=-1.0)
-            block = self.lower[start:stop, start:stop]
+            own.addmm_(self._part(stop, len(solved), start, stop, solved).mT, solved[stop:], alpha=-1.0)
+            block = self._part(start, stop, start, stop, solved)
             own.copy_(torch.linalg.solve_triangular(block.mT, own, upper=True))
             _drop(own, negligible)
         return solved
+
+    def _part(self, top: int, bottom: int, left: int, right: int, like: Tensor) -> Tensor:
+        """A part of L in the format of another tensor: wider than its own where more digits are wanted."""
+        return self.lower[top:bottom, left:right].to(like.dtype)
 
     def log_determinant(self) -> float:
         """Of K + noise."""
@@ -119,9 +120,9 @@ def _blocks(n: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
 
 
-def _negligible(largest: Tensor) -> float:
+def _negligible(values: Tensor) -> float:
     """eps² of the largest: far below the rounding of what it stands beside, far above the denormals."""
-    return float(torch.finfo(largest.dtype).eps ** 2 * largest)
+    return float(torch.finfo(values.dtype).eps ** 2 * values.abs().max()) if values.numel() else 0.0
 
 
 def _drop(values: Tensor, negligible: float) -> None:

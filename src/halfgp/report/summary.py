@@ -14,6 +14,12 @@ from halfgp.model import ExactGP, FitReport
 from halfgp.report import words
 from halfgp.scores import Scores, score
 
+TRAINING = {"cholesky": "exact, by Cholesky in double", "cg": "on a subset, then by conjugate gradients"}
+ROUTES = {
+    "double factor": "by a dense factor in double",
+    "single factor": "by conjugate gradients and a dense factor in single",
+    "low rank": "by conjugate gradients, matrix-free",
+}
 CHEAP_ROWS = 3000  # up to so many, predictions without each row take about a second
 KERNELS = {
     "rbf": "RBF",
@@ -87,7 +93,7 @@ def summarise(model: ExactGP, feature_names: tuple[str, ...]) -> Summary:
             Feature(
                 name,
                 None if relevance is None else float(relevance[k]),
-                None if lengthscales is None else float(lengthscales[k]),
+                None if lengthscales is None or np.isnan(lengthscales[k]) else float(lengthscales[k]),
             )
             for k, name in enumerate(feature_names)
         ),
@@ -96,17 +102,17 @@ def summarise(model: ExactGP, feature_names: tuple[str, ...]) -> Summary:
 
 def how_it_was_fitted(report: FitReport) -> list[tuple[str, str]]:
     """Facts about the fit, each with its label."""
-    exactly = report.method == "cholesky"
     dropped = f", {words.count(report.dropped)} more without a target left out" if report.dropped else ""
-    method = "Cholesky in double: exact" if exactly else "conjugate gradients, matrix-free"
-    passes = "" if exactly else f", {words.plural(report.passes, 'pass')} over K"
+    evaluations = f"{words.plural(report.steps, 'evaluation')} of the likelihood"
     local = "from the nearest rows" if report.variance == "local" else "from a Cholesky factor"
-    residual = "none, the solve is direct" if exactly else f"{words.number(report.residual, 2)} (relative)"
+    error = f"{words.number(report.error, 2)} of a predictive deviation, in 99 % of the rows no more"
     facts = [
         ("rows", f"{words.count(report.rows)}{dropped}"),
-        ("method", f"{method}; {words.plural(report.steps, 'evaluation')}{passes}"),
+        ("training", f"{TRAINING[report.method]}; {evaluations}"),
+        ("solve", f"{ROUTES[report.route]}; {words.plural(report.passes, 'pass')} over K in all"),
+        ("residual", f"{words.number(report.residual, 2)} (relative)"),
+        ("numerical error", error if report.solved else f"{error}: NOT SOLVED, deviations are widened by it"),
         ("variances", local),
-        ("residual", residual),
         ("time", words.duration(report.seconds)),
         ("peak memory", words.size(report.memory)),
     ]
@@ -146,14 +152,12 @@ def _kernel(model: ExactGP) -> str:
 
 
 def _lengthscales(model: ExactGP) -> NDArray[np.float64] | None:
-    """(d,) in units of the columns, if the kernel has exactly one for each."""
+    """(d,) in units of the columns, if the kernel has one for each that it looks at; NaN for the others."""
     assert model.x_scale is not None
-    d = len(model.x_scale.scale)
-    found = [
-        parameter.value.detach()
-        for name, parameter in model.hyperparameters.kernel.named_parameters()
-        if name.rpartition(".")[2] == "lengthscale"
-    ]
-    if len(found) != 1 or found[0].numel() not in (1, d):
+    found = torch.full((len(model.x_scale.scale),), torch.nan, dtype=torch.float64)
+    leaves = model.hyperparameters.kernel.program().leaves
+    if len(leaves) != 1 or leaves[0].profile == "linear" or leaves[0].feature_parameters:
         return None
-    return (found[0].double() * model.x_scale.scale).numpy()
+    columns = range(len(found)) if leaves[0].columns is None else leaves[0].columns
+    found[list(columns)] = 1.0 / leaves[0].scales.detach().double().expand(len(list(columns)))
+    return (found * model.x_scale.scale).numpy()

@@ -14,8 +14,12 @@ def advice(result: SolveResult, ladder: Ladder, preconditioner: Preconditioner |
     residual = float(np.max(np.asarray(result.residual_norms)))
     outcome = (
         f"{result.status} after {result.iterations} iterations in {result.precision}: true relative residual"
-        f" {residual:.2e}, tolerance {result.tol:.0e}."
+        f" {residual:.2e}, tolerance {result.tol:.0e}"
     )
+    errors = np.asarray([] if result.errors is None else result.errors)
+    if np.isfinite(errors).any():
+        outcome += f", error {float(np.max(errors[np.isfinite(errors)])):.2e} deviations"
+    outcome += "."
     return f"{outcome} {_cause(result, ladder, preconditioner)}"
 
 

@@ -72,8 +72,11 @@ class SolveResult:
         climbs: when the solve changed rungs, and why.
         tol: what was asked for; of several the loosest.
         earlier: iterates, of the shape of the solution, where the recurrence first was within `EARLIER` times
-            the tolerance: what changed since then tells how exact the solution is. None if not kept.
+            the tolerances: what changed since then tells how exact the solution is. None if not kept.
+        residual: b - A x, of the shape of the solution, true as its norms are. None if not kept.
+        errors: (t,) estimates of |x - A^-1 b|_A / √n; NaN where no `error_tol` asked. None if not kept.
         shifts: (s,) of a multi-shift solve, whose solution is (s, n, t) and whose residuals (s, t); or None.
+        advice: why it failed and what to do, where `cg` did.
     """
 
     solution: Array
@@ -88,7 +91,10 @@ class SolveResult:
     climbs: tuple[Climb, ...]
     tol: float
     earlier: Array | None = None
+    residual: Array | None = None
+    errors: Array | None = None
     shifts: tuple[float, ...] | None = None
+    advice: str = ""
 
     @property
     def converged(self) -> bool:
@@ -106,6 +112,8 @@ class SolveResult:
             residual_norms=self.residual_norms[:count],
             history=self.history[:, :count],
             earlier=None if self.earlier is None else self.earlier[:, :count],
+            residual=None if self.residual is None else self.residual[:, :count],
+            errors=None if self.errors is None else self.errors[:count],
         )
 
     def __str__(self) -> str:

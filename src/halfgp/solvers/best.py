@@ -76,7 +76,11 @@ class Best:
         self.relative = torch.where(self.norms > 0, torch.inf, 0.0).double()
 
     def result(
-        self, vectors: Vectors, ending: Status | Sequence[Status], history: list[Tensor]
+        self,
+        vectors: Vectors,
+        ending: Status | Sequence[Status],
+        history: list[Tensor],
+        short: Tensor | None = None,
     ) -> SolveResult:
         """The outcome, in the library and dtype of the right-hand side.
 
@@ -84,11 +88,12 @@ class Best:
             vectors: the right-hand side as it was given.
             ending: why the columns that did not converge stopped, one for all or each its own.
             history: (t,) by iteration.
+            short: (t,) columns that did not converge though their residual is within the tolerance.
         """
+        failing = self.failing if short is None else self.failing | short
         endings = [ending] * len(self.norms) if isinstance(ending, Status) else ending
         status = tuple(
-            end if fails else Status.CONVERGED
-            for end, fails in zip(endings, self.failing.tolist(), strict=True)
+            end if fails else Status.CONVERGED for end, fails in zip(endings, failing.tolist(), strict=True)
         )
         table = torch.stack(history) if history else self.relative.new_zeros(0, len(status))
         numbers = Vectors(vectors.values, False, vectors.dtype)
@@ -104,4 +109,5 @@ class Best:
             precision=self._ladder.name,
             climbs=tuple(self._ladder.climbs),
             tol=float(torch.as_tensor(self.tol).max()),
+            residual=vectors.restore(self.r * self.scale),
         )

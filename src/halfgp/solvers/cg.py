@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -28,6 +30,7 @@ def cg(
     preconditioner: Preconditioner | PreconditionerConfig | None = None,
     x0: ArrayLike | None = None,
     tol: float | Sequence[float] = 1e-2,
+    error_tol: float | Sequence[float] | None = None,
     max_iterations: int = 1000,
     min_iterations: int = 0,
     inner_product: str = "auto",
@@ -35,6 +38,7 @@ def cg(
     precision: str | Precision = "auto",
     residual_precision: str | Precision = "double",
     callback: Callback | None = None,
+    warn: bool = True,
 ) -> SolveResult:
     """Solve A x = b for a symmetric positive definite A known by its products.
 
@@ -50,6 +54,9 @@ def cg(
         preconditioner: a recipe such as `PivotedCholesky(rank=100)`, or anything with `solve(v)`.
         x0: where to start, of the shape of b; costs one pass in the residual's precision.
         tol: largest true relative residual |b - A x| / |b| of any column; or of each, a sequence (t,).
+        error_tol: beside it the largest error |x - A^-1 b|_A / √n, as estimated; infinite for none. Where b
+            has the covariance A, as targets of a Gaussian process do, it is in units of their deviations.
+            The estimate takes a preconditioner for one that is not above A, as ours are.
         max_iterations: in total, on all rungs.
         min_iterations: before any column may stop, whatever the tolerance: with one of 1, zero would do.
         inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,
@@ -58,9 +65,10 @@ def cg(
         precision: "auto" for the ladder, or one rung to stay on.
         residual_precision: of A in true residuals; "single" is enough for tolerances of 1e-3 and above.
         callback: called as callback(iteration, residuals) with the recurrence's relative residuals (t,).
+        warn: False for a caller that looks at the status and has another way to go.
 
     Returns:
-        A `SolveResult`. One `ConvergenceWarning` if a column is not within the tolerance.
+        A `SolveResult`. One `ConvergenceWarning` if a column is not within its tolerances.
 
     An iteration costs one product and O(n t (k + rank)) around it, k being the iterations so far; memory
     4 n t k bytes, at most a gibibyte. Zero right-hand sides and exact starts return at once.
@@ -78,24 +86,36 @@ def cg(
     if inner_product == "auto":
         inner_product = "log" if paper else "direct"
     options = Options(
-        _tolerances(tol, vectors), min_iterations, max_iterations, inner_product, window, paper, callback
+        _tolerances(tol, vectors, "tol"),
+        _tolerances(math.inf if error_tol is None else error_tol, vectors, "error_tol"),
+        min_iterations,
+        max_iterations,
+        inner_product,
+        window,
+        paper,
+        callback,
     )
     start = None if x0 is None else _start(x0, vectors, system)
     with torch.no_grad():
         controller = Controller(ladder, built, vectors.values, options)
         controller.run(start)
         result = controller.result(vectors)
-    if not result.converged:
-        warnings.warn(advice(result, ladder, built), ConvergenceWarning, stacklevel=2)
+    if result.converged:
+        return result
+    result = replace(result, advice=advice(result, ladder, built))
+    if warn:
+        warnings.warn(result.advice, ConvergenceWarning, stacklevel=2)
     return result
 
 
-def _tolerances(tol: float | Sequence[float], vectors: Vectors) -> Tensor:
+def _tolerances(tol: float | Sequence[float], vectors: Vectors, name: str) -> Tensor:
     """Of every column (t,)."""
     t = vectors.values.shape[1]
     found = torch.as_tensor(tol, dtype=torch.float64, device=vectors.values.device)
     if found.shape not in ((), (t,)):
-        raise InputError(f"`tol` must be a number, or one for each of the {t} columns; got {len(found)}.")
+        raise InputError(f"`{name}` must be a number, or one for each of the {t} columns; got {len(found)}.")
+    if not bool((found > 0).all()):
+        raise InputError(f"`{name}` must be positive; got {float(found.min()):g}.")
     return found.expand(t)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from halfgp.data import Vectors
 from halfgp.preconditioners import Preconditioner
 from halfgp.solvers.base import EARLIER, SolveResult, Status
 from halfgp.solvers.best import Best
+from halfgp.solvers.energy import EnergyMonitor
 from halfgp.solvers.gap import GapMonitor
 from halfgp.solvers.ladder import CONTRACTION, DIVERGENCE, OVERTAKEN, PROGRESS, Ladder
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
@@ -28,6 +30,7 @@ class Options:
     """What the caller of `cg` asked for; `paper` is a fixed 16-bit precision, where nothing is repaired."""
 
     tol: Tensor  # (t,)
+    error_tol: Tensor  # (t,), infinite where the residual decides alone
     min_iterations: int
     max_iterations: int
     inner_product: str
@@ -56,6 +59,8 @@ class Controller:
         self._near = torch.zeros(len(self._best.norms), dtype=torch.bool)
         self._gap = torch.zeros_like(self._best.norms)
         self._known = self._best.relative.clone()
+        self._energy = EnergyMonitor(ladder.wide, preconditioner, self._best.scale)
+        self._error = torch.where(self._best.norms > 0, torch.inf, 0.0).double()
         self._lowest = self._best.relative.clone()
         self._history: list[Tensor] = []
         self._iteration = 0
@@ -71,7 +76,7 @@ class Controller:
             return
         if self._ladder.wide.has_rows and not self._options.paper:
             self._monitor = GapMonitor(self._ladder.wide, self._best.b)
-        self._ladder.start(self._monitor, float(self._options.tol.min()))
+        self._ladder.start(self._monitor, self._least_residual())
         self._restart()
         while len(self._open()):
             self._decide(self._phase())
@@ -79,8 +84,20 @@ class Controller:
     def result(self, vectors: Vectors) -> SolveResult:
         """The outcome, in the library and dtype of the right-hand side."""
         endings = [status or Status.MAX_ITERATIONS for status in self._status]
-        earlier = vectors.restore(self._earlier * self._best.scale)
-        return replace(self._best.result(vectors, endings, self._history), earlier=earlier)
+        result = self._best.result(vectors, endings, self._history, self._error > self._options.error_tol)
+        return replace(
+            result,
+            earlier=vectors.restore(self._earlier * self._best.scale),
+            errors=Vectors(vectors.values, False, vectors.dtype).restore(self._error, torch.float64),
+        )
+
+    def _least_residual(self) -> float:
+        """The smallest relative residual that may be needed: |r|² / noise is at least the error's square."""
+        noise = float(self._ladder.wide.noise.min())
+        least = self._options.error_tol * math.sqrt(noise * self._ladder.wide.size)
+        size = self._best.norms * self._best.scale.reshape(-1)
+        wanted = self._options.tol if noise <= 0.0 else torch.minimum(self._options.tol, least / size)
+        return float(wanted[size > 0].min())
 
     @property
     def _may_stop(self) -> bool:
@@ -107,6 +124,7 @@ class Controller:
             r=column_major(self._best.r[:, self._held]),
         )
         self._gap[self._held] = 0.0
+        self._energy.forget()
 
     def _phase(self) -> str:
         """Iterate until a true residual is wanted; returns why."""
@@ -128,17 +146,20 @@ class Controller:
         """What an iteration showed: a reason to look at the true residual, or ""."""
         recurrence, tol = self._recurrence, self._options.tol[self._held]
         known = self._best.size(recurrence.r, self._held)
-        self._record(known)
+        self._energy.record(recurrence.gain, self._held)
+        error = self._energy.estimate(recurrence.norm, self._held)
+        self._record(known, error)
         self._offending = self._active & ~known.isfinite()
         if bool(self._offending.any()):
             return "nonfinite"
-        claims = self._may_stop and bool((self._active & (known <= tol)).any())
+        exact = error <= self._options.error_tol[self._held]
+        claims = self._may_stop and bool((self._active & (known <= tol) & exact).any())
         if self._monitor is not None and (claims or self._iteration % READ_EVERY == 0):
             reading = self._monitor.gap(recurrence.x, recurrence.r, self._held)
             self._gap[self._held] = SAFETY * reading / self._best.norms[self._held]
         gap = self._gap[self._held]
         if self._may_stop:
-            self._active = self._active & (torch.hypot(known, gap) > tol)
+            self._active = self._active & ~((torch.hypot(known, gap) <= tol) & exact)
         if not bool(self._active.any()):
             return "claim"
         if self._options.paper:
@@ -150,8 +171,10 @@ class Controller:
         self._shrink()
         return ""
 
-    def _record(self, known: Tensor) -> None:
-        near = (known <= EARLIER * self._options.tol[self._held]) & ~self._near[self._held]
+    def _record(self, known: Tensor, error: Tensor) -> None:
+        close = known <= EARLIER * self._options.tol[self._held]
+        close &= error <= EARLIER * self._options.error_tol[self._held]
+        near = close & ~self._near[self._held]
         if bool(near.any()):
             self._earlier[:, self._held[near]] = self._recurrence.x[:, near].double()
             self._near[self._held[near]] = True
@@ -194,8 +217,14 @@ class Controller:
         """The true residual (n, open) of open columns and its relative norms; converged ones are settled."""
         columns = self._open()
         r, relative = self._best.look(self._iterates[:, columns], columns)
+        wanted = self._options.error_tol[columns]
+        if bool(wanted.isfinite().any()):
+            self._error[columns] = self._energy.after(self._best.r[:, columns], columns)
+        else:
+            self._error[columns] = torch.nan  # nobody asked
         if self._may_stop:
-            self._settle(columns[~self._best.failing[columns]], Status.CONVERGED)
+            done = ~self._best.failing[columns] & ~(self._error[columns] > wanted)
+            self._settle(columns[done], Status.CONVERGED)
         return r, relative
 
     def _decide(self, event: str) -> None:

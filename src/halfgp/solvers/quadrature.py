@@ -1,22 +1,26 @@
-"""The log-determinant by stochastic Lanczos quadrature, with its standard error."""
+"""The log-determinant by stochastic Lanczos quadrature, with its standard error and what is cut off."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from halfgp.errors import InputError
-from halfgp.precision import Precision
-from halfgp.preconditioners import LowRankPlusNoise, PreconditionerConfig
+from halfgp.precision import DOUBLE, Precision
+from halfgp.preconditioners import PreconditionerConfig, Root
+from halfgp.solvers.base import ConvergenceWarning
 from halfgp.solvers.lanczos import LanczosProcess, LanczosResult
 from halfgp.solvers.system import CallableSystem, System, as_system, column_major
 
 LOOK_EVERY = 5  # steps between looks at the value
-SETTLED = 0.1  # of the standard error: a smaller change in so many steps ends them
+SETTLED = 0.1  # of the standard error: what is cut off may be so much
+LEAST = 0.9  # of the least eigenvalue that is known: rounding may have taken it a little lower
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class LogDeterminant:
 
     Attributes:
         value: the estimate.
-        standard_error: over probes; what too few Lanczos steps add is not in it.
+        standard_error: over probes.
+        truncation: how far the value may be off because Lanczos ended: half the width of a bracket.
         samples: (probes,) one estimate each.
         passes: products with A.
         precision: the rung.
@@ -33,32 +38,44 @@ class LogDeterminant:
 
     value: float
     standard_error: float
+    truncation: float
     samples: Tensor
     passes: int
     precision: str
+
+    @property
+    def error(self) -> float:
+        """Both errors together; the first is one standard deviation, the second a bound."""
+        return self.standard_error + self.truncation
 
 
 def log_determinant(
     A: Any,
     *,
     probes: int = 16,
-    steps: int = 50,
-    preconditioner: LowRankPlusNoise | PreconditionerConfig | None = None,
+    steps: int = 200,
+    preconditioner: Root | PreconditionerConfig | None = None,
     seed: int = 0,
     precision: str | Precision = "auto",
+    warn: bool = True,
 ) -> LogDeterminant:
     """Estimate log det A of a positive definite A.
 
     With a preconditioner P = C C', it is log det P, which is exact, and an estimate for C^-1 A C^-T, whose
     logarithm is small where P is near A: so are its variance and the steps it takes.
 
+    A quadrature by k steps of Lanczos is too high, and Radau's, with a node at a lower bound of the spectrum,
+    is too low. Steps go on until the two are as close as the standard error asks for. The bound is that of
+    the noise, or 1 with a preconditioner, which is not above A.
+
     Args:
         A: as for `cg`.
         probes: random sign vectors, all in one product.
-        steps: Lanczos steps at most, one pass each; fewer where the value has settled within its error.
-        preconditioner: a recipe or one that is built.
+        steps: Lanczos steps at most, one pass each.
+        preconditioner: a recipe or one that is built: low rank and noise, or a factor.
         seed: of the probes.
         precision: of the products; "auto" is single, and double if that finds A indefinite.
+        warn: whether what is cut off gives a `ConvergenceWarning` where it is more than the standard error.
 
     Raises:
         InputError: A is not positive definite in that precision.
@@ -72,59 +89,109 @@ def log_determinant(
     signs = torch.randint(0, 2, (system.size, probes), generator=generator).double() * 2 - 1
     signs = signs.to(system.device)
     built: Any = preconditioner
-    if preconditioner is not None and hasattr(preconditioner, "build"):
+    if preconditioner is not None and not hasattr(preconditioner, "whiten"):
         built = preconditioner.build(system)
     passes = 0
     for rung in ("single", "double") if precision == "auto" else (precision,):
-        result = _tridiagonal(system.with_precision(rung), built, signs, steps)
+        least = float(system.noise.min()) if built is None else 1.0
+        result = _tridiagonal(system.with_precision(rung), built, signs, steps, LEAST * least)
         passes += result.passes
-        samples = _samples(result)
-        if bool(samples.isfinite().all()):
+        bracket = _bracket(result, LEAST * least)
+        if bracket.is_finite:
             offset = 0.0 if built is None else built.log_determinant()
-            return LogDeterminant(
-                float(samples.mean()) + offset,
-                _standard_error(samples),
-                samples + offset,
+            found = LogDeterminant(
+                float(bracket.samples.mean()) + offset,
+                bracket.standard_error,
+                bracket.truncation,
+                bracket.samples + offset,
                 passes,
                 result.precision,
             )
+            if warn and found.truncation > found.standard_error:
+                warnings.warn(
+                    f"The log-determinant may be off by {found.truncation:.2g} because Lanczos ended after"
+                    f" {passes} steps; its standard error is {found.standard_error:.2g}. Use more `steps`, or"
+                    " a preconditioner of larger rank.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+            return found
     raise InputError(
         f"`A` is not positive definite in {result.precision}: Lanczos met an eigenvalue that is not positive."
         " Use a wider `precision`, or add noise to the diagonal."
     )
 
 
-def _tridiagonal(system: System, built: Any, signs: Tensor, steps: int) -> LanczosResult:
-    """Lanczos until a few more steps tell nothing that the probes' own error would not hide."""
+def _tridiagonal(system: System, built: Any, signs: Tensor, steps: int, least: float) -> LanczosResult:
+    """Lanczos until more steps tell nothing that the probes' own error would not hide."""
 
     def whitened(v: Tensor) -> Tensor:
         return column_major(built.whiten(system.matmul(built.whiten(v, transposed=True))))
 
     inner = system if built is None else CallableSystem(whitened, system.size, "torch", system.precision)
     process = LanczosProcess(inner, column_major(signs), None)
-    before = torch.full((signs.shape[1],), math.nan, dtype=torch.float64)
     for step in range(1, min(steps, system.size) + 1):
         process.step()
         if not bool(process.alive.any()):
             break
         if step % LOOK_EVERY == 0:
-            samples = _samples(process.result(False))
-            error = _standard_error(samples)
-            if math.isfinite(error) and abs(float((samples - before).mean())) < SETTLED * error:
+            bracket = _bracket(process.result(False), least)
+            # One probe has no error that could hide anything.
+            hidden = SETTLED * bracket.standard_error if len(bracket.upper) > 1 else 0.0
+            if bracket.is_finite and bracket.truncation < hidden:
                 break
-            before = samples
     return process.result(False)
 
 
-def _standard_error(samples: Tensor) -> float:
-    return float(samples.std() / math.sqrt(len(samples))) if len(samples) > 1 else math.inf
+class _Bracket(NamedTuple):
+    """Quadratures (probes,) of the logarithm from above and below; NaN where a Ritz value is not positive."""
+
+    upper: Tensor
+    lower: Tensor
+
+    @property
+    def samples(self) -> Tensor:
+        return 0.5 * (self.upper + self.lower)
+
+    @property
+    def truncation(self) -> float:
+        return 0.5 * float((self.upper - self.lower).mean().clamp_min(0.0))
+
+    @property
+    def standard_error(self) -> float:
+        count = len(self.upper)
+        return float(self.samples.std() / math.sqrt(count)) if count > 1 else math.inf
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(self.samples.isfinite().all())
 
 
-def _samples(result: LanczosResult) -> Tensor:
-    """Quadratures (probes,) of the logarithm; NaN where a Ritz value is not positive."""
-    samples = []
-    for j in range(len(result.norms)):
-        values, weights = result.ritz(j)
-        total = float((weights * values.log()).sum()) if bool((values > 0).all()) else math.nan
-        samples.append(float(result.norms[j]) ** 2 * total)
-    return torch.tensor(samples, dtype=torch.float64)
+def _bracket(result: LanczosResult, least: float) -> _Bracket:
+    """By Gauss and by Gauss and Radau, with the spectrum above `least`, or above nothing but rounding."""
+    pairs = [_logarithms(result, j, least) for j in range(len(result.norms))]
+    return _Bracket(*torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1))
+
+
+def _logarithms(result: LanczosResult, column: int, least: float) -> tuple[float, float]:
+    values, weights = result.ritz(column)
+    if not bool((values > 0).all()):
+        return math.nan, math.nan
+    length = float(result.norms[column]) ** 2
+    upper = length * float((weights * values.log()).sum())
+    k = len(values)
+    remainder = float(result.off_diagonal[k - 1, column]) if k else 0.0
+    if remainder == 0.0:  # the space is exhausted: nothing is cut off
+        return upper, upper
+    # Below every Ritz value, as the spectrum is; where nobody knows how far, as far as rounding could tell.
+    known = least if least > 0.0 else DOUBLE.eps * float(values.max())
+    node = min(known, LEAST * float(values.min()))
+    matrix = np.zeros((k + 1, k + 1))
+    matrix[:k, :k] = result.tridiagonal(column).cpu().numpy()
+    unit = np.zeros(k)
+    unit[-1] = remainder**2
+    matrix[k, k] = node + np.linalg.solve(matrix[:k, :k] - node * np.eye(k), unit)[-1]
+    matrix[k, k - 1] = matrix[k - 1, k] = remainder
+    at, vectors = np.linalg.eigh(matrix)
+    lower = length * float((vectors[0] ** 2 * np.log(np.maximum(at, node))).sum())
+    return upper, min(lower, upper)

@@ -75,6 +75,7 @@ class Recurrence:
         x: solution (n, t).
         r: residual (n, t).
         stray: (t,) norm of r in earlier directions relative to what is new in it.
+        gain: (t,) by which the last step lowered the square of the error in the norm of A.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Recurrence:
         self.x = x.to(arithmetic.dtype)
         self.r = rounded(r.to(arithmetic.dtype), arithmetic.state)
         self.stray = torch.zeros(r.shape[1], dtype=torch.float64)
+        self.gain = torch.zeros(r.shape[1], dtype=torch.float64)
         self._active = torch.ones(r.shape[1], dtype=torch.bool)
         self._refresh()
         self._turn(torch.zeros_like(self._norm), self.z)
@@ -117,6 +119,11 @@ class Recurrence:
     def can_replace(self) -> bool:
         """Whether a true residual can take the place of the recurrence's without a restart."""
         return self._space is not None and self._basis is not None and self._basis.complete
+
+    @property
+    def norm(self) -> Tensor:
+        """√(r' z) (t,), with z = P^-1 r."""
+        return self._norm
 
     @property
     def is_finite(self) -> bool:
@@ -141,6 +148,7 @@ class Recurrence:
             return bad
         slope = self._gamma if self._arithmetic.textbook else self._inner(self.r, self.d)
         alpha = torch.where(active, self._inner.ratio(slope, self._curvature), 0.0).to(self.x.dtype)
+        self.gain = alpha.double() * self._inner.value(slope)
         self.x = rounded(self.x.addcmul(self.d, alpha), self._arithmetic.state)
         self.r = rounded(self.r.addcmul(self._product, alpha, value=-1.0), self._arithmetic.state)
         gamma, before = self._gamma, self._coefficients
@@ -178,7 +186,7 @@ class Recurrence:
         for name in ("x", "r", "z", "d", "_previous", "_product"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[:, columns])
-        for name in ("stray", "_norm", "_gamma", "_curvature", "_coefficients", "_active", "_scale"):
+        for name in ("stray", "gain", "_norm", "_gamma", "_curvature", "_coefficients", "_active", "_scale"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[..., columns])
         for part in (self._basis, self._residuals, self._space):

@@ -1,0 +1,87 @@
+"""How exact predictions are: numerical errors beside the deviations that they are to be small against."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from halfgp.precision import Precision
+
+SHARE = 0.1  # of a predictive deviation: what the numerical error may be
+QUANTILE = 0.99  # of rows for which it must be
+NORMAL = 2.575829  # what 99 % of the sizes of normal numbers are below
+ERROR_TOL = SHARE / NORMAL  # so that on the root mean square it must be below this
+ROUNDING_ROWS = 256  # that tell how a product rounds
+ROUNDING_SHARE = 0.01  # of a deviation: rounding beyond it is worth a product in double
+VARIANCE_SHARE = 0.2  # of a variance: what its own rounding may be, a tenth of the deviation
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """What was measured of the numerical error when the weights were found.
+
+    Attributes:
+        share: of its predictive deviation that the error of a mean is below in 99 % of the rows, each left
+            out; an estimate.
+        floor: (q,) the error's root mean square over those rows, on standardised targets.
+        precision: "single" or "double", of products with the weights.
+        rounding: of such a product, relative to that of sizes.
+        variance_share: of a variance that its own rounding is below in 90 % of the rows.
+        trusted: whether the solve ended as it should, without which the share is not to be believed.
+    """
+
+    share: float
+    floor: tuple[float, ...]
+    precision: str
+    rounding: float
+    variance_share: float
+    trusted: bool
+
+    @property
+    def solved(self) -> bool:
+        """Whether errors are as small as they should be."""
+        return self.trusted and self.share <= SHARE and self.variance_share <= VARIANCE_SHARE
+
+    def rescaled(self, scale: float) -> Accuracy:
+        """With every variance multiplied by a number: the same errors beside other deviations."""
+        return replace(self, share=self.share / math.sqrt(scale))
+
+    def of_means(self, still: Tensor, sizes: Tensor) -> Tensor:
+        """Errors (m, q) of means.
+
+        Args:
+            still: (m, q) what the estimated error of the weights does to each mean.
+            sizes: (m, q) products of sizes, |K| |w|.
+
+        An estimate of an error crosses zero where the error itself need not, so that none is taken for
+        smaller than the usual one.
+        """
+        floor = torch.tensor(self.floor, dtype=torch.float64)
+        return torch.hypot(still.abs(), floor) + self.rounding * sizes.abs()
+
+
+def rounding_of(narrow: Tensor, wide: Tensor, sizes: Tensor, deviation: float) -> tuple[str, float]:
+    """The precision that means need, and how its products round.
+
+    Args:
+        narrow: (m, q) products with the weights in single.
+        wide: the same in double.
+        sizes: (m, q) products of sizes.
+        deviation: that errors should be small against.
+
+    Smooth kernels with little noise have large weights of either sign, whose products cancel. How much they
+    do, and how distances were rounded, is seen in what comes out.
+    """
+    error = (narrow - wide).abs()
+    double = 4.0 * Precision.resolve("double").vectors.eps
+    if not bool(error.isfinite().all()) or _root_mean_square(error) > ROUNDING_SHARE * deviation:
+        return "double", double
+    relative = error / sizes.abs().clamp_min(torch.finfo(torch.float64).tiny)
+    return "single", NORMAL * _root_mean_square(relative) + double
+
+
+def _root_mean_square(values: Tensor) -> float:
+    return float(values.double().square().mean().sqrt()) if values.numel() else 0.0

@@ -1,0 +1,289 @@
+"""From hyperparameters to a posterior: the solve, by one route after another until it is exact enough."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from halfgp.errors import HalfGPError, InputError
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.planner import PROBES, factor_bytes, routes
+from halfgp.preconditioners import PreconditionerConfig
+from halfgp.prediction.accuracy import (
+    ERROR_TOL,
+    NORMAL,
+    QUANTILE,
+    ROUNDING_ROWS,
+    SHARE,
+    Accuracy,
+    rounding_of,
+)
+from halfgp.prediction.calibration import scale_of
+from halfgp.prediction.equations import Equations
+from halfgp.prediction.posterior import Posterior, UnsolvedWarning
+from halfgp.prediction.variances import Variances
+from halfgp.problem import Problem
+from halfgp.solvers import Callback, SolveResult, cg
+from halfgp.solvers.base import EARLIER
+
+PROBE_TOL = 0.05  # what CG has not found of a probe yet only lowers the trace, and so the correction
+ROWS = 512  # that are looked at, each left out: their scale is then known to ten percent
+VARIANCE_ROWS = 128  # that tell whether single can hold the variances
+ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
+logger = logging.getLogger("halfgp")
+
+
+class UnsolvedError(HalfGPError, ArithmeticError):
+    """The solve that predictions would rest on is not exact enough, by whatever route."""
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """How a model is conditioned on its rows.
+
+    Attributes:
+        method: "cholesky" for a factor in double, "cg" for a solve.
+        tol: true relative residual of the solve for the targets; it goes on until its error is small beside
+            the predictive deviations, too.
+        max_iterations: of it.
+        recipe: of its preconditioner.
+        variance: "cholesky" (a factor), "local", or "auto": the factor where rows and memory allow.
+        neighbours: of local variances; None is automatic.
+        seed: of estimates.
+        unsolved: "raise" or "warn", where no route is exact enough.
+        calibrate: whether outputscale and noise are multiplied by what leave-one-out residuals ask for.
+    """
+
+    method: str
+    tol: float
+    max_iterations: int
+    recipe: PreconditionerConfig | None
+    variance: str
+    neighbours: int | None
+    seed: int
+    unsolved: str = "raise"
+    calibrate: bool = False
+
+
+def condition(
+    problem: Problem,
+    hyperparameters: Hyperparameters,
+    conditioning: Conditioning,
+    start: Tensor | None = None,
+    observe: Callback | None = None,
+) -> Posterior:
+    """Solve for the weights, from `start` (n, q) where there is one.
+
+    Args:
+        problem: rows.
+        hyperparameters: where.
+        conditioning: how.
+        start: of the solve.
+        observe: called as observe(iteration, residuals) in every iteration, with those of the targets (q,).
+
+    Raises:
+        UnsolvedError: no route led to predictions whose numerical error is small beside their deviations, and
+            nobody insisted.
+        InputError: K + noise is not positive definite even in double.
+    """
+    ways = routes(conditioning.method, conditioning.variance, problem.rows, problem.memory_limit)
+    best: Posterior | None = None
+    for route in ways:
+        equations = Equations(problem, hyperparameters, route, conditioning.recipe)
+        try:
+            found = _Route(equations, conditioning, observe).follow(start, last=route == ways[-1])
+        except InputError as error:  # not positive definite in the format of the factor
+            if route == ways[-1] and best is None:
+                raise
+            logger.info("by %s: %s", route, error)
+            continue
+        if found.accuracy.solved:
+            return found
+        logger.info("by %s: errors up to %.2g deviations", route, found.accuracy.share)
+        if best is None or found.accuracy.share < best.accuracy.share or math.isnan(best.accuracy.share):
+            best, start = found, found.weights
+    assert best is not None
+    message = _explained(best, ways)
+    if conditioning.unsolved == "raise":
+        raise UnsolvedError(f'{message} Or fit with `unsolved="warn"`: deviations then include that error.')
+    warnings.warn(message, UnsolvedWarning, stacklevel=2)
+    return best
+
+
+class _Route:
+    """One way to the weights."""
+
+    def __init__(self, equations: Equations, conditioning: Conditioning, observe: Callback | None) -> None:
+        self._equations, self._conditioning, self._observe = equations, conditioning, observe
+        self._variances = Variances(equations, conditioning.neighbours)
+        self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
+        self._calibrated = equations.factor is not None  # local variances need the trace of the inverse
+        self._sampled = self._variances.left_out(self._rows)  # variances (m,) of the rows, each left out
+
+    def follow(self, start: Tensor | None, last: bool) -> Posterior:
+        """Solve, look, and go on until the error is small beside the deviations as calibrated.
+
+        Args:
+            start: of the solve, or None.
+            last: whether there is no other route: then deviations are not calibrated below what numerical
+                errors allow.
+        """
+        factor, b = self._equations.factor, self._equations.right_hand_side
+        first = start if factor is None else factor.solve(b)
+        error_tol = 0.5 * ERROR_TOL  # the other half is for the residual itself
+        for _ in range(ROUNDS):
+            posterior = self._solved(b, first, error_tol)
+            scale = scale_of(posterior, self._rows, self._sampled) if self._conditioning.calibrate else 1.0
+            judged = posterior.accuracy.rescaled(scale)
+            if judged.solved or not posterior.solve.converged or not math.isfinite(judged.share):
+                break
+            error_tol *= 0.5 * SHARE / judged.share
+            first = posterior.weights
+        if not judged.solved and last and posterior.accuracy.solved:
+            scale = (posterior.accuracy.share / SHARE) ** 2
+        return posterior.rescaled(scale)
+
+    def _solved(self, b: Tensor, start: Tensor | None, error_tol: float) -> Posterior:
+        """Weights, from one solve, and how exact they are."""
+        equations, q = self._equations, b.shape[1]
+        probes = b[:, :0] if self._calibrated else self._probes()
+        solve = self._solve(b, start, probes, error_tol)
+        solution = torch.as_tensor(solve.solution)
+        if probes.shape[1]:
+            trace = float((probes * solution[:, q:]).sum()) / PROBES
+            self._variances = self._variances.calibrated(trace, self._conditioning.seed)
+            self._sampled, self._calibrated = self._variances.left_out(self._rows), True
+        solve, weights = solve.columns(q), solution[:, :q].clone()
+        weights, residual, correction = self._refined(solve, weights)
+        return Posterior(
+            equations,
+            weights=weights,
+            correction=correction,
+            accuracy=self._accuracy(solve, weights, residual, correction),
+            variances=self._variances,
+            solve=solve,
+            tol=self._conditioning.tol,
+            max_iterations=self._conditioning.max_iterations,
+            seed=self._conditioning.seed,
+        )
+
+    def _probes(self) -> Tensor:
+        """Random signs (n, PROBES), which tell the trace of (K + noise)^-1 and ride along with the targets.
+
+        A product with a few columns costs hardly more than with one.
+        """
+        generator = torch.Generator().manual_seed(self._conditioning.seed)
+        n = self._equations.problem.rows
+        return torch.randint(0, 2, (n, PROBES), generator=generator).double() * 2 - 1
+
+    def _solve(self, b: Tensor, start: Tensor | None, probes: Tensor, error_tol: float) -> SolveResult:
+        """For b (n, q), and after it for probes, which need not come as far."""
+        conditioning, observe = self._conditioning, self._observe
+        q, others = b.shape[1], probes.shape[1]
+        return cg(
+            self._equations.operator,
+            torch.cat([b, probes], dim=1),
+            preconditioner=self._equations.preconditioner,
+            x0=None if start is None else torch.cat([start, torch.zeros_like(probes)], dim=1),
+            tol=self._residuals(b, error_tol) + [PROBE_TOL] * others,
+            error_tol=[error_tol] * q + [math.inf] * others,
+            max_iterations=conditioning.max_iterations,
+            callback=None if observe is None else lambda i, residuals: observe(i, residuals[:q]),
+            warn=False,  # another route may do
+        )
+
+    def _residuals(self, b: Tensor, error_tol: float) -> list[float]:
+        """Relative residuals (q,) at which what rows are off by is as small beside their deviations."""
+        deviation = float(self._sampled.mean().sqrt())
+        sizes = b.square().mean(dim=0).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
+        return [min(self._conditioning.tol, error_tol * deviation / size) for size in sizes.tolist()]
+
+    def _refined(self, solve: SolveResult, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights, their residual, and an estimate of what they lack, (n, q) each."""
+        residual, factor = torch.as_tensor(solve.residual), self._equations.factor
+        if factor is not None:
+            # One step of refinement costs a product, and tells what the next one would do.
+            weights = weights + factor.solve(residual)
+            residual = self._equations.residual(weights)
+            return weights, residual, factor.solve(residual)
+        # What the last factor of `EARLIER` in the error changed, less that factor.
+        correction = (weights - torch.as_tensor(solve.earlier)) / EARLIER
+        at_once = (correction == 0).all(dim=0)
+        if bool(at_once.any()):  # a solve that was done where it began has no earlier iterate
+            correction[:, at_once] = self._equations.preconditioner.solve(residual[:, at_once])
+        return weights, residual, correction
+
+    def _accuracy(
+        self, solve: SolveResult, weights: Tensor, residual: Tensor, correction: Tensor
+    ) -> Accuracy:
+        """Measured on rows that are left out.
+
+        Weights that lack e leave a residual r = (K + noise) e, and the mean of a row that is left out lacks
+        what the other rows predict of r there: r - v e, where v is its variance.
+        """
+        equations, rows, variances = self._equations, self._rows, self._sampled
+        deviations = variances.sqrt()[:, None]
+        if equations.factor is not None:
+            errors = (residual[rows] - correction[rows] * variances[:, None]).abs()
+            floor = errors.square().mean(dim=0).sqrt()
+            share = float((errors / deviations).quantile(QUANTILE, dim=0).max())
+        else:
+            # Of v e the gains of CG tell the root mean square, in deviations.
+            errors, told = residual[rows].abs(), torch.as_tensor(solve.errors)
+            floor = errors.square().mean(dim=0).sqrt() + told * float(variances.mean().sqrt())
+            share = float(((errors / deviations).quantile(QUANTILE, dim=0) + NORMAL * told).max())
+        precision, rounding, sizes = self._rounding(weights)
+        if len(sizes):
+            shares = rounding * sizes / deviations[: len(sizes)]
+            share = max(share, float(shares.quantile(QUANTILE, dim=0).max()))
+        return Accuracy(
+            share,
+            tuple(floor.tolist()),
+            precision,
+            rounding,
+            variance_share=self._variance_share,
+            trusted=solve.converged or equations.factor is not None,
+        )
+
+    def _rounding(self, weights: Tensor) -> tuple[str, float, Tensor]:
+        """The precision of products with the weights, how they round, and products of sizes (m, q)."""
+        equations = self._equations
+        x = equations.problem.x[self._rows[:ROUNDING_ROWS]]
+        wide = equations.problem.cross(equations.hyperparameters, x, "double")
+        product, sizes = torch.as_tensor(wide @ torch.cat([weights, weights.abs()], dim=1)).chunk(2, dim=1)
+        if equations.precision == "double":
+            return *rounding_of(product * torch.nan, product, sizes, 1.0), sizes
+        narrow = equations.problem.cross(equations.hyperparameters, x, "single") @ weights
+        deviation = float(self._sampled.median().sqrt())
+        return *rounding_of(torch.as_tensor(narrow).double(), product, sizes, deviation), sizes
+
+    @cached_property
+    def _variance_share(self) -> float:
+        """Of the function's variances, what a factor in single may have rounded away in most rows."""
+        if self._equations.route != "single factor":
+            return 0.0
+        rows = self._rows[:VARIANCE_ROWS]
+        at_rows, errors = self._variances.at(self._equations.problem.x[rows], errors=True)
+        assert errors is not None
+        # At rows that are left out it is larger than at those that are known.
+        latent = torch.maximum(self._sampled[: len(rows)] - self._variances.noise(rows), at_rows)
+        return float((errors / latent.clamp_min(torch.finfo(torch.float64).tiny)).quantile(0.9))
+
+
+def _explained(found: Posterior, ways: tuple[str, ...]) -> str:
+    """What is left undone, why, and what to do."""
+    noise = float(found.operator.nugget.min())
+    why = found.solve.advice or "Rounding in double is that large."
+    needed = f"{factor_bytes(found.problem.rows, 8) / 1e9:.1f} GB"
+    room = "" if "double factor" in ways else f" A dense factor in double would need {needed}."
+    return (
+        f"The solve for {found.problem.rows:,} rows left an estimated error of {found.accuracy.share:.2g}"
+        f" predictive deviations (99 % of rows are below; {SHARE:g} is allowed), with a noise of {noise:.2g}."
+        f" {why}{room} Raise `noise_floor`, `memory_limit` or `test_max_iterations`, or take fewer rows."
+    )

@@ -1,0 +1,82 @@
+"""(K + noise) w = b on the rows of a model, and what solves it: a dense factor, or products and low rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.operators import KernelOperator
+from halfgp.preconditioners import PivotedCholesky, Preconditioner, PreconditionerConfig
+from halfgp.prediction.factor import CholeskyFactor
+from halfgp.prediction.lazy import Lazy
+from halfgp.problem import Problem
+
+FORMATS = {"double factor": torch.float64, "single factor": torch.float32}
+
+
+@dataclass(frozen=True)
+class Equations(Lazy):
+    """K + noise on the rows; its factor and the like are built when they are first needed.
+
+    Attributes:
+        problem: rows.
+        hyperparameters: where.
+        route: "double factor", "single factor" or "low rank"; see `planner.routes`.
+        recipe: of the preconditioner without a factor; None for the default one.
+    """
+
+    problem: Problem
+    hyperparameters: Hyperparameters
+    route: str
+    recipe: PreconditionerConfig | None
+
+    @property
+    def precision(self) -> str:
+        """Of covariances and products: that of the factor, if there is one."""
+        return "double" if self.route == "double factor" else "single"
+
+    @cached_property
+    def operator(self) -> KernelOperator:
+        """K + noise."""
+        return self.problem.operator(self.hyperparameters, self.precision)
+
+    @cached_property
+    def factor(self) -> CholeskyFactor | None:
+        """Dense, if the route has one.
+
+        Raises:
+            InputError: K + noise is not positive definite in its format.
+        """
+        if self.route not in FORMATS:
+            return None
+        point, scale = self.hyperparameters.normalised()
+        return CholeskyFactor.build(self.problem.operator(point, self.precision), FORMATS[self.route], scale)
+
+    @cached_property
+    def preconditioner(self) -> Preconditioner:
+        """Of solves: the factor, if there is one."""
+        recipe: Any = self.recipe or PivotedCholesky()
+        built: Preconditioner = self.factor or recipe.build(self.operator)
+        return built
+
+    @property
+    def right_hand_side(self) -> Tensor:
+        """Targets (n, q) without their mean."""
+        return self.hyperparameters.centred(self.problem.y)
+
+    def residual(self, weights: Tensor) -> Tensor:
+        """What weights (n, q) leave of the targets, with K in double."""
+        product = self.operator.with_precision("double") @ weights
+        return self.right_hand_side - torch.as_tensor(product)
+
+    def scaled(self, scale: float) -> Equations:
+        """Those of the matrix times a number, with the factor that there is."""
+        other = Equations(self.problem, self.hyperparameters.scaled(scale), self.route, self.recipe)
+        if self.factor is not None:
+            vars(other)["factor"] = self.factor.scaled(scale)
+        return other

@@ -1,0 +1,76 @@
+"""How far an iterate of CG is from the solution in the norm of A, which it never sees."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from halfgp.preconditioners import Preconditioner
+from halfgp.solvers.system import System
+
+WINDOW = 0.1  # of the iterations so far, whose gains are compared with those of as many before
+FEWEST = 8  # iterations of a window: gains go up and down from one to the next
+BELIEVED = 50.0  # times below the bound at most: where it was measured, the truth was up to 20 times below
+
+
+class EnergyMonitor:
+    """Estimates of |x - A^-1 b|_A / √n, by column.
+
+    For a right-hand side of covariance A the norm |A^-1 b|_A / √n is 1: it is in units of what the vector's
+    own randomness is worth. With d the diagonal of A^-1, an error e of the solution changes the leave-one-out
+    residual of a row by e / d, in units of its deviation by e / √d; and the sum of those squares is at most
+    about e'A e. A relative residual says nothing of the kind. There are two estimates, of which the
+    smaller one counts:
+
+    - √(r' P^-1 r / n). Preconditioners from a part of the kernel are never above A, and neither, but for its
+      rounding, is a factor; so that this is a bound. It is close where P is.
+    - What steps gain. CG lowers the squared norm of the error by α r'd in every step, so that all gains to
+      come are what is lacking now. Gains that fell by q from one window of steps to the next are taken to
+      go on so, and the last window is counted among what is lacking. On a plateau, where q is 1, that is
+      infinite; and since a plateau may look like the end, the bound is believed up to a factor.
+    """
+
+    def __init__(self, system: System, preconditioner: Preconditioner | None, scale: Tensor) -> None:
+        self._system, self._preconditioner = system, preconditioner
+        self._unit = scale.double().reshape(-1) / math.sqrt(max(system.size, 1))  # columns are held scaled
+        self._gains: list[Tensor] = []
+
+    def record(self, gains: Tensor, columns: Tensor) -> None:
+        """Take what an iteration gained (c,) of these columns."""
+        row = torch.zeros_like(self._unit)
+        row[columns] = gains.to(row)
+        self._gains.append(row)
+
+    def forget(self) -> None:
+        """The iterates begin again elsewhere: what led there says nothing."""
+        self._gains.clear()
+
+    def after(self, r: Tensor, columns: Tensor) -> Tensor:
+        """Of iterates with the residuals (n, c), in these columns; costs one use of the preconditioner."""
+        if self._preconditioner is None:
+            return self._estimate(torch.full((len(columns),), torch.inf), columns)
+        energy = self._system.dot(r, self._preconditioner.solve(r))
+        return self._estimate(energy.clamp_min(0.0).sqrt(), columns)
+
+    def estimate(self, norm: Tensor, columns: Tensor) -> Tensor:
+        """From √(r' P^-1 r) (c,), as the recurrence has it."""
+        return self._estimate(torch.inf if self._preconditioner is None else norm, columns)
+
+    def _estimate(self, norm: Tensor | float, columns: Tensor) -> Tensor:
+        bound = norm * self._unit[columns]
+        lacking = self._lacking(columns)
+        # Without a preconditioner there is no bound, and gains are all there is.
+        believed = torch.maximum(lacking, torch.where(bound.isinf(), 0.0, bound / BELIEVED))
+        return torch.minimum(bound, believed)
+
+    def _lacking(self, columns: Tensor) -> Tensor:
+        """From gains alone (c,); infinite while they are few, or do not fall."""
+        size = max(FEWEST, math.ceil(WINDOW * len(self._gains)))
+        if len(self._gains) < 2 * size:
+            return torch.full((len(columns),), torch.inf, dtype=torch.float64)
+        gains = torch.stack(self._gains[-2 * size :])[:, columns].reshape(2, size, -1).sum(dim=1)
+        fall = gains[1] / gains[0]
+        left = torch.where(fall < 1.0, gains[1] / (1.0 - fall), torch.inf)
+        return left.sqrt() * self._unit[columns]
