@@ -27,7 +27,7 @@ from halfgp.persistence import (
 from halfgp.precision import Precision
 from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
 from halfgp.prediction import Posterior
-from halfgp.priors import Gamma
+from halfgp.priors import Gamma, LogNormal, Overall, Prior
 from halfgp.problem import Problem
 from halfgp.settings import Settings, as_bytes
 from halfgp.solvers import SolveResult
@@ -35,10 +35,11 @@ from halfgp.solvers.base import Climb, Status
 from halfgp.standardise import Standardisation
 from halfgp.training import Step
 
-# The only recipes that a file can name: nothing is imported or looked up by a name in a file.
+# The only recipes and priors that a file can name: nothing is imported or looked up by a name in a file.
 RECIPES: dict[str, type[Any]] = {
     cls.__name__: cls for cls in (Nystrom, PivotedCholesky, RandomlyPivotedCholesky)
 }
+DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
 # What belongs to a fit or to a screen, not to a model.
 NOT_STORED = ("checkpoint", "callbacks", "progress")
 HEADER = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
@@ -60,7 +61,8 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
 
     Raises:
         NotFittedError: there is nothing to save yet.
-        InputError: the kernel or the recipe of the preconditioner is of a class that files do not know.
+        InputError: the kernel, a prior or the recipe of the preconditioner is of a class that files do not
+            know.
         FileError: the file cannot be written.
     """
     posterior, report = model.posterior, model.report
@@ -239,16 +241,12 @@ def _settings_to_json(settings: Settings) -> dict[str, Any]:
     if isinstance(settings.kernel, Kernel):
         values["kernel"] = {"kernel": kernel_to_spec(settings.kernel)}
     if isinstance(settings.priors, Mapping):
-        values["priors"] = {name: asdict(prior) for name, prior in settings.priors.items()}
+        values["priors"] = {name: _prior_to_json(prior) for name, prior in settings.priors.items()}
     if isinstance(settings.precision, Precision):
         values["precision"] = settings.precision.name
     recipe = settings.preconditioner
     if recipe is not None and not isinstance(recipe, str):
-        name = type(recipe).__name__
-        if type(recipe) is not RECIPES.get(name):
-            raise InputError(
-                f"`preconditioner` must be one of {', '.join(RECIPES)} to be stored; got {name}."
-            )
+        name = _known(recipe, "preconditioner", RECIPES)
         values["preconditioner"] = {"class": name, "fields": _plain(asdict(recipe))}  # type: ignore[call-overload]
     if not isinstance(settings.backend, str):
         values["backend"] = str(settings.backend.name)
@@ -279,19 +277,56 @@ def _kernel(value: dict[str, Any], where: str) -> Kernel:
     return kernel_from_spec(_object(value, where, ("kernel",))["kernel"])
 
 
-def _priors(value: dict[str, Any], where: str) -> dict[str, Gamma]:
-    return {name: _from_json(Gamma, prior, f"{where}.{name}") for name, prior in value.items()}
+def _prior_to_json(prior: Prior) -> dict[str, Any]:
+    """Its class and fields; the density that `Overall` has stands inside."""
+    if type(prior) is Overall:
+        return {"class": "Overall", "fields": {"density": _prior_to_json(prior.density)}}
+    return {"class": _known(prior, "priors", DENSITIES), "fields": dict(vars(prior))}
+
+
+def _priors(value: dict[str, Any], where: str) -> dict[str, Prior]:
+    return {name: _prior(prior, f"{where}.{name}") for name, prior in value.items()}
+
+
+def _prior(value: object, where: str) -> Prior:
+    if isinstance(value, dict) and value.get("class") == "Overall":
+        given = _object(_object(value, where, ("class", "fields"))["fields"], f"{where}.fields", ("density",))
+        return Overall(_density(given["density"], f"{where}.fields.density"))
+    return _density(value, where)
+
+
+def _density(value: object, where: str) -> Prior:
+    """Of numbers; there is nothing inside, so that no file can nest them."""
+    if isinstance(value, dict) and set(value) == {"concentration", "rate"}:  # before there were others
+        return _from_json(Gamma, value, where)
+    cls, given = _class(value, where, DENSITIES)
+    density: Prior = _from_json(cls, given, f"{where}.fields")
+    return density
 
 
 def _recipe(value: dict[str, Any], where: str) -> Any:
+    cls, given = _class(value, where, RECIPES)
+    return _from_json(cls, given, f"{where}.fields")
+
+
+def _known(value: object, where: str, classes: Mapping[str, type[Any]]) -> str:
+    """The name of the value's class, if a file can name it."""
+    name = type(value).__name__
+    if type(value) is not classes.get(name):
+        raise InputError(f"`{where}` must be one of {', '.join(classes)} to be stored; got {name}.")
+    return name
+
+
+def _class(value: object, where: str, classes: Mapping[str, type[Any]]) -> tuple[type[Any], object]:
+    """The class that an object of a file names, and its fields."""
     given = _object(value, where, ("class", "fields"))
     name = given["class"]
-    if not isinstance(name, str) or name not in RECIPES:
+    if not isinstance(name, str) or name not in classes:
         raise FileError(
-            f"`{where}.class` must be one of {', '.join(RECIPES)}; got {name!r:.80}. If a newer halfgp wrote"
+            f"`{where}.class` must be one of {', '.join(classes)}; got {name!r:.80}. If a newer halfgp wrote"
             " it, upgrade with pip install -U halfgp."
         )
-    return _from_json(RECIPES[name], given["fields"], f"{where}.fields")
+    return classes[name], given["fields"]
 
 
 # ----------------------------------------------------------------------------------------------- solves

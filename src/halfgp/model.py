@@ -173,7 +173,7 @@ class ExactGP:
         problem = self._problem(rows, x_scale, y_scale)
         self.plan(problem.x, targets=problem.y.shape[1]).require()
         training, start, priors = training_of(settings), self._start(problem), as_priors(settings.priors)
-        if settings.priors != "paper":
+        if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
         checkpoint = self._checkpoint(problem, start)
         trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
