@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from contracts.textbook import KERNELS, at
 
-from halfgp import RBF
+from halfgp import RBF, GPRegressor, Matern, White
 from halfgp.errors import InputError
 from halfgp.priors import PAPER, WEAK, Gamma, LogNormal, Overall, as_priors, check_names, log_prior
 
@@ -134,3 +135,52 @@ def test_a_prior_without_a_positive_parameter_is_refused():
             InputError, match=f"positive parameters of the model, lengthscale, noise; got '{name}'"
         ):
             check_names({name: Gamma(1.0, 1.0)}, named)
+
+
+def linear_rows(n=200, d=20, seed=0):
+    """Standard normal features, a function of all of them that is nearly linear, little noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, d))
+    w = rng.standard_normal(d) / math.sqrt(d)
+    return x, x @ w + 0.1 * np.sin(x[:, 0]) + 0.05 * rng.standard_normal(n)
+
+
+def test_few_rows_per_feature_do_not_collapse_to_the_mean():
+    x, y = linear_rows(n=500)
+    train, test = slice(200), slice(200, None)
+    default = GPRegressor().fit(x[train], y[train])
+    assert default.score(x[test], y[test]) > 0.95
+    assert GPRegressor(priors="paper").fit(x[train], y[train]).score(x[test], y[test]) < 0.1
+
+
+def test_the_names_of_the_default_and_of_the_papers():
+    assert GPRegressor().priors == "weak"
+    assert GPRegressor.paper().priors == "paper"
+
+
+def test_the_noise_comes_up_where_the_rows_say_nothing_about_it():
+    """Rows far apart: any split of their variance between function and noise explains them."""
+    x = 100.0 * np.arange(10.0)[:, None]
+    y = np.random.default_rng(0).standard_normal(10)
+    options = {"kernel": 1.0 * Matern(1.5, lengthscale=1e-3), "standardise_X": False, "noise": 1e-5}
+    assert GPRegressor(**options, priors=None).fit(x, y).noise_ < 1e-4
+    assert 1e-3 < GPRegressor(**options).fit(x, y).noise_ < 1e-1
+
+
+@pytest.mark.parametrize(
+    ("options", "targets"),
+    [
+        ({"ard": False}, 1),
+        ({}, 3),
+        ({"kernel": 2.0 * RBF([1.0] * 20) + 0.5 * Matern(1.5, lengthscale=3.0) + White(0.01)}, 1),
+        ({"kernel": 1.0 * RBF([2.0] * 20) * RBF(4.0, active_dims=[0])}, 1),
+        ({"kernel": RBF([3.0] * 20)}, 2),
+        ({"method": "cg", "subset": 100, "steps": 1}, 1),
+    ],
+    ids=["one lengthscale", "targets", "sum", "product", "no outputscale", "steps on all rows"],
+)
+def test_the_default_goes_with_every_kernel_and_number_of_targets(options, targets):
+    x, y = linear_rows()
+    y = y if targets == 1 else np.stack([y, *(x[:, k] for k in range(1, targets))], axis=1)
+    gp = GPRegressor(**options, subset_iterations=30).fit(x, y)
+    assert gp.score(x, y) > 0.9
