@@ -16,12 +16,23 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from halfgp import RBF, ExactGP, Gamma, Matern, Nystrom, PivotedCholesky, Precision, White
+from halfgp import (
+    RBF,
+    ExactGP,
+    Gamma,
+    LogNormal,
+    Matern,
+    Nystrom,
+    Overall,
+    PivotedCholesky,
+    Precision,
+    White,
+)
 from halfgp.archive import NOT_STORED, load_model, save_model
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.errors import FileError, InputError
 from halfgp.model import NotFittedError
-from halfgp.persistence import FORMAT_VERSION, read_file
+from halfgp.persistence import FORMAT_VERSION, read_file, write_file
 
 N = 120
 RNG = np.random.default_rng(0)
@@ -58,7 +69,11 @@ MODELS: dict[str, dict[str, Any]] = {
         "kernel": 1.5 * RBF([1.0, 2.0]) + Matern(0.5, active_dims=[1]) + White(0.01),
         "preconditioner": PivotedCholesky(rank=20),
         "precision": Precision.resolve("half"),
-        "priors": {"noise": Gamma(1.5, 2.0)},
+        "priors": {
+            "noise": Gamma(1.5, 2.0),
+            "outputscale": LogNormal(1.0, 2.0),
+            "lengthscale": Overall(LogNormal(1.0, 0.5)),
+        },
         "backend": ReferenceBackend(),
         "variance": "local",
         "memory_limit": "2 GB",
@@ -155,6 +170,41 @@ def test_what_is_not_finite_in_the_history_comes_back(tmp_path: Path) -> None:
     assert load_model(tmp_path / "m")[0].history[0] == model.history[0]
 
 
+def test_priors_as_files_had_them_before_there_were_others(saved: Path, tmp_path: Path) -> None:
+    stored = read_file(saved, "model")
+    stored.header["settings"]["priors"] = {"noise": {"concentration": 1.5, "rate": 2.0}}
+    write_file(tmp_path / "m", "model", stored.header, stored.tensors)
+    loaded, _ = load_model(tmp_path / "m")
+    assert loaded.settings.priors == {"noise": Gamma(1.5, 2.0)}
+    assert_same_bits(load_model(saved)[0], loaded)
+
+
+@pytest.mark.parametrize("name", ["cholesky", "cg with neighbours"])
+def test_a_file_of_the_first_format_is_solved_again(name: str, tmp_path: Path) -> None:
+    """It does not tell how exact its weights are."""
+    model = ExactGP(**MODELS[name]).fit(X, Y)
+    save_model(model, tmp_path / "new")
+
+    def first_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        header["method"] = header["report"]["method"]
+        for field in ("route", "error", "solved"):
+            del header["report"][field]
+        del header["settings"]["unsolved"], header["accuracy"]
+        for tensor in ("x.constant", "x.held", "floor"):
+            del tensors[tensor]
+        if header["method"] == "cholesky":
+            header["solve"] = None
+            del tensors["solve.residual_norms"], tensors["solve.history"]
+
+    loaded, _ = load_model(rewrite(tmp_path / "new", tmp_path / "old", first_format, format_version="1"))
+    assert loaded.report is not None
+    assert loaded.report.solved
+    for new, old in zip(
+        model.predict(NEW, return_std=True), loaded.predict(NEW, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(old, new, rtol=1e-3)
+
+
 # ---------------------------------------------------------------------------------------------- refusals
 
 
@@ -163,11 +213,18 @@ class Homemade:
         return PivotedCholesky(rank=5).build(operator)  # type: ignore[arg-type]
 
 
+class Flat:
+    def log_density(self, value: Tensor) -> Tensor:
+        return torch.zeros_like(value)
+
+
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError, match="Call `fit` first"):
         save_model(ExactGP(), tmp_path / "m")
     with pytest.raises(InputError, match=r"`preconditioner` must be one of Nystrom.*got Homemade"):
         save_model(ExactGP(**CG, preconditioner=Homemade()).fit(X, Y), tmp_path / "m")
+    with pytest.raises(InputError, match=r"`priors` must be one of Gamma, LogNormal to be stored; got Flat"):
+        save_model(ExactGP(**QUICK, priors={"noise": Flat()}).fit(X, Y), tmp_path / "m")
     broken = ExactGP(**QUICK).fit(X, Y)
     assert broken.posterior is not None
     broken.posterior.weights[3] = float("nan")
@@ -217,6 +274,7 @@ def spoil(value: float) -> Callable[[Tensor], Tensor]:
     return lambda t: t.index_fill(0, torch.tensor([0]), value)
 
 
+OVERALL = ("settings", "priors", "lengthscale", "fields", "density")
 DAMAGE: dict[str, tuple[Change, str]] = {
     "no settings": (lambda h, t: h.pop("settings"), "header"),
     "unknown field": (put("more", value=1), "header"),
@@ -227,7 +285,20 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "recipe field": (put("settings", "preconditioner", "fields", "rank", value="9"), "rank"),
     "recipe value": (put("settings", "preconditioner", "fields", "rank", value=-9), "`rank`"),
     "prior": (put("settings", "priors", "noise", value=[1, 2]), "settings.priors.noise"),
-    "prior value": (put("settings", "priors", "noise", "rate", value=-1.0), "Gamma"),
+    "prior class": (
+        put("settings", "priors", "noise", "class", value="Popen"),
+        "settings.priors.noise.class",
+    ),
+    "prior value": (put("settings", "priors", "noise", "fields", "rate", value=-1.0), "Gamma"),
+    "prior field": (
+        put("settings", "priors", "outputscale", "fields", "mode", value="1"),
+        "outputscale.*mode",
+    ),
+    "prior of a prior": (
+        put(*OVERALL, value={"class": "Overall", "fields": {}}),
+        "settings.priors.lengthscale.fields.density.class",
+    ),
+    "prior without a density": (put(*OVERALL[:-1], value={}), "settings.priors.lengthscale.fields"),
     "bool for int": (put("settings", "steps", value=True), "settings.steps"),
     "null for bool": (put("settings", "ard", value=None), "settings.ard"),
     "text for number": (put("settings", "tol", value="small"), "settings.tol"),

@@ -59,7 +59,7 @@ def test_numbers_of_numpy_are_numbers():
         ("checkpoint", 3, "`checkpoint` must be a path or None"),
         ("callbacks", [3], "`callbacks` must be a sequence of functions"),
         ("callbacks", print, "`callbacks` must be a sequence of functions"),
-        ("priors", "uniform", '`priors` must be "paper", None, or a mapping'),
+        ("priors", "uniform", '`priors` must be "weak", "paper", None, or a mapping'),
         ("precision", "quarter", "precision"),
         ("memory_limit", "much", "`memory_limit` must be a number of bytes"),
     ],

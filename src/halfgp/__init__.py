@@ -10,7 +10,7 @@ from halfgp.model import ExactGP
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
 from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
-from halfgp.priors import Gamma
+from halfgp.priors import Gamma, LogNormal, Overall
 from halfgp.solvers import (
     SolveResult,
     alternating_projection,
@@ -33,8 +33,10 @@ __all__ = [
     "Gamma",
     "KernelOperator",
     "Linear",
+    "LogNormal",
     "Matern",
     "Nystrom",
+    "Overall",
     "Periodic",
     "PivotedCholesky",
     "Precision",

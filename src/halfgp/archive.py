@@ -27,8 +27,8 @@ from halfgp.persistence import (
 from halfgp.planner import ROUTES
 from halfgp.precision import Precision
 from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
-from halfgp.prediction import Accuracy, Conditioning, Equations, Posterior, Variances
-from halfgp.priors import Gamma
+from halfgp.prediction import Accuracy, Conditioning, Equations, Posterior, Variances, condition
+from halfgp.priors import Gamma, LogNormal, Overall, Prior
 from halfgp.problem import Problem
 from halfgp.settings import Settings, as_bytes
 from halfgp.solvers import SolveResult
@@ -36,10 +36,11 @@ from halfgp.solvers.base import Climb, Status
 from halfgp.standardise import Standardisation
 from halfgp.training import Step
 
-# The only recipes that a file can name: nothing is imported or looked up by a name in a file.
+# The only recipes and priors that a file can name: nothing is imported or looked up by a name in a file.
 RECIPES: dict[str, type[Any]] = {
     cls.__name__: cls for cls in (Nystrom, PivotedCholesky, RandomlyPivotedCholesky)
 }
+DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
 # What belongs to a fit or to a screen, not to a model.
 NOT_STORED = ("checkpoint", "callbacks", "progress")
 HEADER = ("settings", "kernel", "squeeze", "report", "history", "accuracy", "solve", "extra")
@@ -66,7 +67,8 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
 
     Raises:
         NotFittedError: there is nothing to save yet.
-        InputError: the kernel or the recipe of the preconditioner is of a class that files do not know.
+        InputError: the kernel, a prior or the recipe of the preconditioner is of a class that files do not
+            know.
         FileError: the file cannot be written.
     """
     posterior, report = model.posterior, model.report
@@ -123,11 +125,6 @@ def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:
         FileError: whatever is wrong with the file, and where.
     """
     stored = read_file(path, "model")
-    if stored.version < 2:
-        raise FileError(
-            f"`{path}` was written before halfgp measured the numerical error of its predictions, and would"
-            " not tell it. Fit the model again."
-        )
     try:
         return _model(stored)
     except InputError as error:  # of a constructor that was given what the file holds
@@ -137,17 +134,23 @@ def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:
 
 
 def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
+    earlier = stored.version < 2
+    if earlier:
+        stored = _from_format_1(stored)
     header = _object(stored.header, "header", HEADER)
     settings = _settings_from_json(header["settings"]).check()
     problem = _problem(stored, settings)
     point = _hyperparameters(stored, header["kernel"], problem, settings)
-    (n, d), q = problem.x.shape, problem.y.shape[1]
+    n, q = problem.y.shape
     report = _from_json(FitReport, header["report"], "report")
     if report.method not in ("cholesky", "cg"):
         raise FileError(f'`report.method` must be "cholesky" or "cg"; got {report.method!r:.80}.')
     conditioning = conditioning_of(settings, report.method, n)
     equations = _equations(problem, point, report.route, conditioning)
     weights = require(stored, "weights", torch.float64, (n, q))
+    if earlier:
+        # The solve is looked at again, for those files do not tell how exact it is.
+        return _finished(stored, settings, condition(problem, point, conditioning, weights), report)
     posterior = Posterior(
         equations,
         weights=weights,
@@ -160,9 +163,22 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
         max_iterations=conditioning.max_iterations,
         seed=conditioning.seed,
     )
+    return _finished(stored, settings, posterior, report)
+
+
+def _finished(
+    stored: Stored, settings: Settings, posterior: Posterior, report: FitReport
+) -> tuple[ExactGP, dict[str, Any]]:
+    """The model around its posterior, and the extra of the file."""
+    header, ((n, d), q) = stored.header, (posterior.problem.x.shape, posterior.problem.y.shape[1])
     model = ExactGP(**settings.as_dict())
     model.posterior = posterior
-    model.report = report
+    model.report = replace(
+        report,
+        route=posterior.equations.route,
+        error=posterior.accuracy.share,
+        solved=posterior.accuracy.solved,
+    )
     if report.rows != n:
         raise FileError(f"`report.rows` must be the number of rows, {n}; got {report.rows}.")
     model.history = [
@@ -179,6 +195,27 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
     if model._squeeze and q != 1:
         raise FileError(f"`squeeze` must be false with {q} targets.")
     return model, _typed(header["extra"], "extra", dict)
+
+
+def _from_format_1(stored: Stored) -> Stored:
+    """A file of the first format in the terms of this one, without what it could not tell."""
+    names = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
+    header = dict(_object(stored.header, "header", names))
+    method = header.pop("method")
+    header["settings"] = {"unsolved": "warn", **_typed(header["settings"], "settings", dict)}
+    unknown = {"method": method, "route": ROUTES[-1], "error": 0.0, "solved": False}
+    header["report"] = {**_typed(header["report"], "report", dict), **unknown}
+    header["accuracy"] = None
+    d = require(stored, "x", torch.float64, (None, None)).shape[1]
+    q = require(stored, "y", torch.float64, (None, None)).shape[1]
+    tensors = {
+        "x.constant": torch.zeros(d, dtype=torch.bool),
+        "x.held": torch.zeros(d, dtype=torch.float64),
+        "floor": torch.zeros(q, dtype=torch.float64),
+        "solve.residual_norms": torch.zeros(q, dtype=torch.float64),
+        "solve.history": torch.zeros(0, q, dtype=torch.float64),
+    }
+    return replace(stored, header=header, tensors={**tensors, **stored.tensors})
 
 
 # ---------------------------------------------------------------------------------------------- tensors
@@ -278,16 +315,12 @@ def _settings_to_json(settings: Settings) -> dict[str, Any]:
     if isinstance(settings.kernel, Kernel):
         values["kernel"] = {"kernel": kernel_to_spec(settings.kernel)}
     if isinstance(settings.priors, Mapping):
-        values["priors"] = {name: asdict(prior) for name, prior in settings.priors.items()}
+        values["priors"] = {name: _prior_to_json(prior) for name, prior in settings.priors.items()}
     if isinstance(settings.precision, Precision):
         values["precision"] = settings.precision.name
     recipe = settings.preconditioner
     if recipe is not None and not isinstance(recipe, str):
-        name = type(recipe).__name__
-        if type(recipe) is not RECIPES.get(name):
-            raise InputError(
-                f"`preconditioner` must be one of {', '.join(RECIPES)} to be stored; got {name}."
-            )
+        name = _known(recipe, "preconditioner", RECIPES)
         values["preconditioner"] = {"class": name, "fields": _plain(asdict(recipe))}  # type: ignore[call-overload]
     if not isinstance(settings.backend, str):
         values["backend"] = str(settings.backend.name)
@@ -318,19 +351,56 @@ def _kernel(value: dict[str, Any], where: str) -> Kernel:
     return kernel_from_spec(_object(value, where, ("kernel",))["kernel"])
 
 
-def _priors(value: dict[str, Any], where: str) -> dict[str, Gamma]:
-    return {name: _from_json(Gamma, prior, f"{where}.{name}") for name, prior in value.items()}
+def _prior_to_json(prior: Prior) -> dict[str, Any]:
+    """Its class and fields; the density that `Overall` has stands inside."""
+    if type(prior) is Overall:
+        return {"class": "Overall", "fields": {"density": _prior_to_json(prior.density)}}
+    return {"class": _known(prior, "priors", DENSITIES), "fields": dict(vars(prior))}
+
+
+def _priors(value: dict[str, Any], where: str) -> dict[str, Prior]:
+    return {name: _prior(prior, f"{where}.{name}") for name, prior in value.items()}
+
+
+def _prior(value: object, where: str) -> Prior:
+    if isinstance(value, dict) and value.get("class") == "Overall":
+        given = _object(_object(value, where, ("class", "fields"))["fields"], f"{where}.fields", ("density",))
+        return Overall(_density(given["density"], f"{where}.fields.density"))
+    return _density(value, where)
+
+
+def _density(value: object, where: str) -> Prior:
+    """Of numbers; there is nothing inside, so that no file can nest them."""
+    if isinstance(value, dict) and set(value) == {"concentration", "rate"}:  # before there were others
+        return _from_json(Gamma, value, where)
+    cls, given = _class(value, where, DENSITIES)
+    density: Prior = _from_json(cls, given, f"{where}.fields")
+    return density
 
 
 def _recipe(value: dict[str, Any], where: str) -> Any:
+    cls, given = _class(value, where, RECIPES)
+    return _from_json(cls, given, f"{where}.fields")
+
+
+def _known(value: object, where: str, classes: Mapping[str, type[Any]]) -> str:
+    """The name of the value's class, if a file can name it."""
+    name = type(value).__name__
+    if type(value) is not classes.get(name):
+        raise InputError(f"`{where}` must be one of {', '.join(classes)} to be stored; got {name}.")
+    return name
+
+
+def _class(value: object, where: str, classes: Mapping[str, type[Any]]) -> tuple[type[Any], object]:
+    """The class that an object of a file names, and its fields."""
     given = _object(value, where, ("class", "fields"))
     name = given["class"]
-    if not isinstance(name, str) or name not in RECIPES:
+    if not isinstance(name, str) or name not in classes:
         raise FileError(
-            f"`{where}.class` must be one of {', '.join(RECIPES)}; got {name!r:.80}. If a newer halfgp wrote"
+            f"`{where}.class` must be one of {', '.join(classes)}; got {name!r:.80}. If a newer halfgp wrote"
             " it, upgrade with pip install -U halfgp."
         )
-    return _from_json(RECIPES[name], given["fields"], f"{where}.fields")
+    return classes[name], given["fields"]
 
 
 # ----------------------------------------------------------------------------------------------- solves

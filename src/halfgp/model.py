@@ -180,16 +180,13 @@ class ExactGP:
         _tell_constant(x_scale)
         problem = self._problem(rows, x_scale, y_scale)
         self.plan(problem.x, targets=problem.y.shape[1]).require()
-        training, start, priors = (
-            training_of(settings),
-            self._start(problem, x_scale),
-            as_priors(settings.priors),
-        )
-        if settings.priors != "paper":
+        training, priors = training_of(settings), as_priors(settings.priors)
+        start = self._start(problem, x_scale)
+        if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
         checkpoint = self._checkpoint(problem, start)
         trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
-        calibrate = settings.calibrate and any(step.stage == "subset" for step in trained.history)
+        calibrate = settings.calibrate and trained.method == "cg" and bool(settings.subset)
         conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
         self.posterior = condition(
             problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve

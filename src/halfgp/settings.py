@@ -63,7 +63,8 @@ class Settings:
         noise: variance where it starts, of standardised targets.
         noise_floor: the noise stays above it in training.
         mean: "constant", learned, or "zero".
-        priors: "paper" for its Gammas, None, or a mapping from names such as "lengthscale" to `Gamma`.
+        priors: "weak", whose weight does not grow with the features; "paper" for its Gammas on each of them;
+            None; or a mapping from names such as "lengthscale" to `LogNormal`, `Gamma` or `Overall`.
         standardise_X: scale every feature to unit variance before training.
         standardise_y: the same for targets; undone in predictions.
         method: "cholesky" trains exactly in double, "cg" by solves, "auto" by the number of rows.
@@ -109,7 +110,7 @@ class Settings:
     noise: float = 0.1
     noise_floor: float = 1e-6
     mean: str = "constant"
-    priors: str | Priors | None = "paper"
+    priors: str | Priors | None = "weak"
     standardise_X: bool = True
     standardise_y: bool = True
     method: str = "auto"

@@ -228,14 +228,16 @@ class _Route:
         what the other rows predict of r there: r - v e, where v is its variance.
         """
         equations, rows, variances = self._equations, self._rows, self._sampled
-        deviations = variances.sqrt()[:, None]
+        deviations, bounded = variances.sqrt()[:, None], True
         if equations.factor is not None:
             errors = (residual[rows] - correction[rows] * variances[:, None]).abs()
             floor = errors.square().mean(dim=0).sqrt()
             share = float((errors / deviations).quantile(QUANTILE, dim=0).max())
         else:
-            # Of v e the gains of CG tell the root mean square, in deviations.
-            errors, told = residual[rows].abs(), torch.as_tensor(solve.errors)
+            # Of v e the gains of CG tell the root mean square, in deviations; or a bound does.
+            lacking = (residual * equations.preconditioner.solve(residual)).mean(dim=0).sqrt()
+            errors, told = residual[rows].abs(), torch.minimum(torch.as_tensor(solve.errors), lacking)
+            bounded = bool((lacking <= told).all())
             floor = errors.square().mean(dim=0).sqrt() + told * float(variances.mean().sqrt())
             share = float(((errors / deviations).quantile(QUANTILE, dim=0) + NORMAL * told).max())
         precision, rounding, sizes = self._rounding(weights)
@@ -248,7 +250,7 @@ class _Route:
             precision,
             rounding,
             variance_share=self._variance_share,
-            trusted=solve.converged or equations.factor is not None,
+            trusted=solve.converged or bounded,
         )
 
     def _rounding(self, weights: Tensor) -> tuple[str, float, Tensor]:
@@ -278,12 +280,14 @@ class _Route:
 
 def _explained(found: Posterior, ways: tuple[str, ...]) -> str:
     """What is left undone, why, and what to do."""
-    noise = float(found.operator.nugget.min())
-    why = found.solve.advice or "Rounding in double is that large."
+    noise, solve = float(found.operator.nugget.min()), found.solve
+    residual = float(torch.as_tensor(solve.residual_norms).max())
     needed = f"{factor_bytes(found.problem.rows, 8) / 1e9:.1f} GB"
     room = "" if "double factor" in ways else f" A dense factor in double would need {needed}."
     return (
         f"The solve for {found.problem.rows:,} rows left an estimated error of {found.accuracy.share:.2g}"
         f" predictive deviations (99 % of rows are below; {SHARE:g} is allowed), with a noise of {noise:.2g}."
-        f" {why}{room} Raise `noise_floor`, `memory_limit` or `test_max_iterations`, or take fewer rows."
+        f" By {found.equations.route} it ended ({solve.status}) after {solve.iterations} iterations, at a relative"
+        f" residual of {residual:.2g}.{room} Raise `noise_floor`, `memory_limit` or `test_max_iterations`, or"
+        " take fewer rows."
     )
