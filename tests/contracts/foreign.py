@@ -40,7 +40,8 @@ TOOLS = {
     "qemu-aarch64-static": _tool("qemu-aarch64-static", "qemu-aarch64"),
 }
 # Why nothing can be emulated here; empty where it can.
-ABSENT = ", ".join(f"no {name}" for name, found in TOOLS.items() if found is None)
+_lacking = ", ".join(name for name, found in TOOLS.items() if found is None)
+ABSENT = f"NEON cannot be emulated here without {_lacking}" if _lacking else ""
 
 
 @dataclass(frozen=True)
