@@ -21,6 +21,7 @@ from halfgp.backends.reference import ReferenceBackend
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
 
+pytest.importorskip("halfgp.backends.cpu", reason="halfgp._cpu was not built")
 each_machine = pytest.mark.parametrize("contestant", NEON)
 FAMILIES: dict[str, Callable[..., Kernel]] = {
     "rbf": RBF,
