@@ -4,8 +4,11 @@ N = 20,000 standard normal points, RBF with lengthscale √d, t = 11 right-hand 
 Peers run in the same process, in turns with us. An entry rate is N² / seconds, symmetry used or not.
 With this lengthscale no entry is denormal, so that nobody needs `torch.set_flush_denormal`; on data with many
 entries near zero the peers are slower than here.
-The share of peak counts multiply-adds against float32's; 16-bit integers do two an instruction, so
-that half with many features can pass 100 %.
+Two columns say how busy the engine keeps the machine, by the multiply-adds that it executes: per entry of K,
+half of the d for the distance and of the PROFILE for its exponential, since a pair is evaluated once for two
+entries, and t for the product. The first is a share of what independent multiply-adds reach here at best, the
+second of what torch's sgemm reaches in the same turns on as many threads. 16-bit integers do two an
+instruction, so that half with many features can pass 100 %.
 
     python benchmarks/products.py                  everything; writes products.json and products.png (minutes)
     python benchmarks/products.py --quick          a smoke run on few points; prints only
@@ -37,6 +40,8 @@ from timing import Timing, round_robin
 HERE = Path(__file__).parent
 RIGHT_HAND_SIDES = 11
 DIMENSIONS = (3, 9, 26, 90)
+PROFILE = 5  # multiply-adds of an RBF: the polynomial of 2^x; its floor, scaling and masking are not counted
+SGEMM = 2048  # rows and columns: compute-bound, a fraction of a second
 # How many times a peer's rate ours has to be, on two cores with AVX-512, by the number of features.
 REQUIRED = {
     3: {"KeOps": 28, "HiGP": 16},
@@ -107,9 +112,22 @@ def peak_multiply_adds() -> float | None:
     return max(float(cpu.peak_multiply_adds()) for _ in range(5))  # a busy moment must not pass for the peak
 
 
+def multiply_adds_per_entry(d: int) -> float:
+    """What the engine executes for one entry of a symmetric K with d features."""
+    return (d + PROFILE) / 2 + RIGHT_HAND_SIDES
+
+
+def sgemm() -> Callable[[], Tensor]:
+    """A product of two dense float32 matrices on torch's threads, SGEMM³ multiply-adds."""
+    a, b = torch.randn(2, SGEMM, SGEMM, generator=torch.Generator().manual_seed(0))
+    out = torch.empty(SGEMM, SGEMM)
+    return lambda: torch.mm(a, b, out=out)
+
+
 def rates(run: Run) -> None:
-    """On the fly, against every peer, at each number of features; with errors and the share of the peak."""
+    """On the fly, against every peer, at each number of features; with errors and shares of the peak."""
     peak = peak_multiply_adds()
+    dense = sgemm()
     table: list[dict[str, Any]] = []
     for d in DIMENSIONS:
         x, v = problem(run.n, d)
@@ -121,15 +139,22 @@ def rates(run: Run) -> None:
         }
         truth = Truth(x, v)
         errors = {name: truth.error(product()) for name, product in candidates.items()}
-        timings = round_robin(candidates, rounds=run.rounds)
+        timings = round_robin({**candidates, "sgemm": dense}, rounds=run.rounds)
+        dense_rate = SGEMM**3 / timings.pop("sgemm").best
         for peer in peers.values():
             peer.close()
         for name, timing in timings.items():
             rate = run.n**2 / timing.best
-            # A pair is evaluated once, for two entries; the profile is not counted.
-            share = rate * (d / 2 + RIGHT_HAND_SIDES) / peak if peak and name.startswith("ours") else None
-            row = {"d": d, "name": name, "rate": rate, "error": errors[name], "share_of_peak": share}
+            row = {"d": d, "name": name, "rate": rate, "error": errors[name]}
+            if name.startswith("ours"):
+                executed = rate * multiply_adds_per_entry(d)
+                row |= {
+                    "multiply_adds": executed,
+                    "share_of_peak": executed / peak if peak else None,
+                    "share_of_sgemm": executed / dense_rate,
+                }
             table.append(row | {"seconds": timing.as_dict()})
+        run.results.setdefault("sgemm_multiply_adds", {})[d] = dense_rate
         claim_rates(run, d, timings, errors)
         print_rates(d, run.n, [row for row in table if row["d"] == d])
     run.results["rates"] = table

@@ -56,12 +56,9 @@ using LeafDescription = std::tuple<int, int, bool, double, double, int, std::vec
 KernelProgram make_program(const std::vector<LeafDescription>& leaves, const std::vector<std::tuple<int, int, int>>& nodes,
                            const std::vector<double>& constants, double scale, double negligible) {
   KernelProgram program;
-  for (const auto& [profile, features, shared, shape, least, path, centre, factor, step] : leaves) {
-    program.leaves.push_back({static_cast<Profile>(profile), features, shared, 0, shape, least, -0.5 * step * step});
-    program.near_paths.push_back(static_cast<Path>(path));
-    program.packing.push_back({centre, factor, step});
-  }
-  for (const auto& [kind, a, b] : nodes) program.nodes.push_back({static_cast<NodeKind>(kind), a, b});
+  for (const auto& [profile, features, shared, shape, least, path, centre, factor, step] : leaves)
+    program.add_leaf(profile, features, shared, shape, least, path, centre, factor, step);
+  for (const auto& [kind, a, b] : nodes) program.add_node(kind, a, b);
   program.constants = constants;
   program.scale = scale;
   program.negligible = negligible;

@@ -6,6 +6,9 @@ extern const Target target_scalar;
 #ifdef HALFGP_X86
 extern const Target target_avx2, target_avx512, target_avx512vnni;
 #endif
+#ifdef HALFGP_NEON
+extern const Target target_neon;
+#endif
 
 std::vector<const Target*> supported_targets() {
   std::vector<const Target*> targets{&target_scalar};
@@ -18,6 +21,9 @@ std::vector<const Target*> supported_targets() {
   if (avx2) targets.push_back(&target_avx2);
   if (avx512) targets.push_back(&target_avx512);
   if (avx512 && __builtin_cpu_supports("avx512vnni")) targets.push_back(&target_avx512vnni);
+#endif
+#ifdef HALFGP_NEON
+  targets.push_back(&target_neon);  // part of the architecture: there is nothing to ask
 #endif
   return targets;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "points.hpp"
@@ -19,6 +20,15 @@ struct KernelProgram {
   std::vector<Path> near_paths;      // by leaf, for pairs of points near the centre; others take differences
   double scale = 1.0;                // of the whole matrix
   double negligible = 0.0;
+
+  void add_leaf(int profile, int features, bool shared_scale, double shape, double least_exponent, int near_path,
+                std::vector<double> centre, double factor, double fixed_step) {
+    leaves.push_back({static_cast<Profile>(profile), features, shared_scale, 0, shape, least_exponent,
+                      -0.5 * fixed_step * fixed_step});
+    near_paths.push_back(static_cast<Path>(near_path));
+    packing.push_back({std::move(centre), factor, fixed_step});
+  }
+  void add_node(int kind, int a, int b) { nodes.push_back({static_cast<NodeKind>(kind), a, b}); }
 
   Program view() const {
     return {static_cast<std::int32_t>(leaves.size()), static_cast<std::int32_t>(nodes.size()), leaves.data(), nodes.data(),

@@ -143,9 +143,8 @@ def test_instruction_sets_agree_within_twice_the_bound(name: str, store: bool, d
     kernel = 2.0 * Matern(1.5, 3.0) * RBF(5.0) + 0.5 * RationalQuadratic(lengthscale=2.0)
     x, v = with_outliers(300, d), random(300, 6, seed=1)
     contestants = [parameters.values[0] for parameters in CPU]
-    names = cpu.instruction_sets()
-    assert names[0] == "scalar"
-    present = [c for c in contestants if c.backend.instruction_set in names]
+    assert cpu.instruction_sets()[0] == "scalar"
+    present = [contestant for contestant in contestants if not contestant.absent]
     results = []
     for contestant in present:
         matrix = bind(contestant, kernel, x, None, name, store)

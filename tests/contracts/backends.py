@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from contracts import foreign
 
 from halfgp.backends import available
 from halfgp.backends.base import Backend
 from halfgp.backends.reference import ReferenceBackend
 
-INSTRUCTION_SETS = ("scalar", "avx2", "avx512", "avx512vnni")
+NATIVE = ("scalar", "avx2", "avx512", "avx512vnni", "neon")
+EMULATED = ("scalar", "neon")  # the scalar set too: another compiler, another machine
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Contestant:
             error is relative to |x|^2 + |y|^2.
         inputs: what becomes of scaled features in a 16-bit precision: "rounded" to its format, "unrounded"
             (in the format that computes), or "fixed point" where there are many of them, else unrounded.
+        absent: why it cannot run here; empty where it can.
     """
 
     label: str
@@ -34,26 +37,42 @@ class Contestant:
     run: int = 0
     expansion: bool = False
     inputs: str = "rounded"
+    absent: str = ""
 
 
-def _cpu_contestants() -> list[Any]:
-    """One for every instruction set, or a skipped place for it."""
+def _cpu_contestants() -> list[Contestant]:
+    """One for every instruction set, and for those of 64-bit ARM one more in an emulator."""
     if "cpu" not in available():
-        reason = pytest.mark.skip(reason="halfgp._cpu was not built: the compiled backend is not tested")
-        return [pytest.param(None, marks=reason, id="cpu")]
+        absent = "halfgp._cpu was not built: the compiled backend is not tested"
+        return [Contestant("cpu", ReferenceBackend(), absent=absent)]
     cpu = importlib.import_module("halfgp.backends.cpu")
-    found = []
-    for name in INSTRUCTION_SETS:
-        reason = pytest.mark.skipif(
-            name not in cpu.instruction_sets(), reason=f"this machine or this build has no {name}"
+    emulated = foreign.cpu_module()
+    here = cpu.instruction_sets()
+    reasons = {name: "" if name in here else f"this machine or this build has no {name}" for name in NATIVE}
+    members = [(f"cpu {name}", cpu.CpuBackend(name), absent) for name, absent in reasons.items()]
+    absent = "this machine runs NEON itself" if "neon" in here else foreign.ABSENT
+    members += [(f"qemu {name}", emulated.CpuBackend(name), absent) for name in EMULATED]
+    return [
+        Contestant(
+            label,
+            backend,
+            run=cpu._cpu.BLOCK,
+            expansion=True,
+            inputs="fixed point" if backend.instruction_set == "avx512vnni" else "unrounded",
+            absent=absent,
         )
-        inputs = "fixed point" if name == "avx512vnni" else "unrounded"
-        contestant = Contestant(
-            f"cpu {name}", cpu.CpuBackend(name), run=cpu._cpu.BLOCK, expansion=True, inputs=inputs
-        )
-        found.append(pytest.param(contestant, marks=reason, id=contestant.label))
-    return found
+        for label, backend, absent in members
+    ]
 
 
-CPU: list[Any] = _cpu_contestants()
-BACKENDS: list[Any] = [pytest.param(Contestant("reference", ReferenceBackend()), id="reference"), *CPU]
+def _parameter(contestant: Contestant) -> Any:
+    """For `parametrize`: a test of what is absent is skipped, and says why."""
+    mark = pytest.mark.skipif(bool(contestant.absent), reason=contestant.absent)
+    return pytest.param(contestant, marks=mark, id=contestant.label)
+
+
+ENGINES: list[Any] = [_parameter(contestant) for contestant in _cpu_contestants()]
+BACKENDS: list[Any] = [_parameter(Contestant("reference", ReferenceBackend())), *ENGINES]
+# Beyond the contract an emulator, which takes its time, runs NEON alone.
+CPU: list[Any] = [place for place in ENGINES if place.id != "qemu scalar"]
+NEON: list[Any] = [place for place in CPU if place.id.endswith("neon")]

@@ -134,7 +134,7 @@ def gradient_tolerance(
         z = [leaf.features(x.double()) * leaf.scales for x in (x1, x2) if x is not None]
         everything = torch.cat(z)
         spread = (everything.amax(dim=0) - everything.amin(dim=0)).norm().item()
-        r = torch.cdist(z[0], z[-1])
+        r = torch.cdist(z[0], z[-1], compute_mode="donot_use_mm_for_euclid_dist")
         least, most = r[r > 0].min().item(), r.max().item()
         lost = max(1.0, 2 * min(spread**2, _expansion_reach(precision) ** 2) / least**2) if expansion else 1.0
         relative = (everything.shape[1] + 8) * c * lost
