@@ -287,7 +287,7 @@ def _explained(found: Posterior, ways: tuple[str, ...]) -> str:
     return (
         f"The solve for {found.problem.rows:,} rows left an estimated error of {found.accuracy.share:.2g}"
         f" predictive deviations (99 % of rows are below; {SHARE:g} is allowed), with a noise of {noise:.2g}."
-        f" By {found.equations.route} it ended ({solve.status}) after {solve.iterations} iterations, at a relative"
-        f" residual of {residual:.2g}.{room} Raise `noise_floor`, `memory_limit` or `test_max_iterations`, or"
-        " take fewer rows."
+        f" By {found.equations.route} it ended ({solve.status}) after {solve.iterations} iterations, at a"
+        f" relative residual of {residual:.2g}.{room} Raise `noise_floor`, `memory_limit` or"
+        " `test_max_iterations`, or take fewer rows."
     )
