@@ -133,9 +133,7 @@ def test_a_route_that_does_not_do_is_left_for_the_next(monkeypatch):
 def test_where_nothing_does_it_raises_with_the_remedy(monkeypatch):
     by(monkeypatch, "low rank")
     point, problem, *_ = case("smoother, hardly any")
-    with pytest.raises(
-        UnsolvedError, match=r"700 rows left .* deviations.*Raise `noise_floor`.*unsolved=\"warn\""
-    ):
+    with pytest.raises(UnsolvedError, match=r"700 rows left .* deviations.*`noise_floor`.*unsolved=\"warn\""):
         condition(problem, point, how(max_iterations=3))
 
 
