@@ -146,7 +146,7 @@ class Controller:
         """What an iteration showed: a reason to look at the true residual, or ""."""
         recurrence, tol = self._recurrence, self._options.tol[self._held]
         known = self._best.size(recurrence.r, self._held)
-        self._energy.record(recurrence.gain, self._held)
+        self._energy.record(recurrence.gain[self._active], self._held[self._active])
         error = self._energy.estimate(recurrence.norm, self._held)
         self._record(known, error)
         self._offending = self._active & ~known.isfinite()

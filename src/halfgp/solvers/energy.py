@@ -36,16 +36,19 @@ class EnergyMonitor:
         self._system, self._preconditioner = system, preconditioner
         self._unit = scale.double().reshape(-1) / math.sqrt(max(system.size, 1))  # columns are held scaled
         self._gains: list[Tensor] = []
+        self._lacking = torch.full_like(self._unit, torch.inf)  # from gains alone
 
     def record(self, gains: Tensor, columns: Tensor) -> None:
-        """Take what an iteration gained (c,) of these columns."""
+        """Take what an iteration gained (c,) of these columns, which moved; the others did not."""
         row = torch.zeros_like(self._unit)
         row[columns] = gains.to(row)
         self._gains.append(row)
+        self._lacking[columns] = self._extrapolated(columns)
 
     def forget(self) -> None:
         """The iterates begin again elsewhere: what led there says nothing."""
         self._gains.clear()
+        self._lacking.fill_(torch.inf)
 
     def after(self, r: Tensor, columns: Tensor) -> Tensor:
         """Of iterates with the residuals (n, c), in these columns; costs one use of the preconditioner."""
@@ -60,13 +63,13 @@ class EnergyMonitor:
 
     def _estimate(self, norm: Tensor | float, columns: Tensor) -> Tensor:
         bound = norm * self._unit[columns]
-        lacking = self._lacking(columns)
+        lacking = self._lacking[columns]
         # Without a preconditioner there is no bound, and gains are all there is.
         believed = torch.maximum(lacking, torch.where(bound.isinf(), 0.0, bound / BELIEVED))
         return torch.minimum(bound, believed)
 
-    def _lacking(self, columns: Tensor) -> Tensor:
-        """From gains alone (c,); infinite while they are few, or do not fall."""
+    def _extrapolated(self, columns: Tensor) -> Tensor:
+        """The last window's gains and all to come (c,); infinite while they are few, or do not fall."""
         size = max(FEWEST, math.ceil(WINDOW * len(self._gains)))
         if len(self._gains) < 2 * size:
             return torch.full((len(columns),), torch.inf, dtype=torch.float64)
