@@ -19,7 +19,7 @@ N = 120
 
 
 def trained(start, x, y, iterations=100, fixed=None, priors=PAPER, observe=lambda step, point: None):
-    return train_exactly(
+    point, _ = train_exactly(
         start,
         x,
         y,
@@ -31,6 +31,7 @@ def trained(start, x, y, iterations=100, fixed=None, priors=PAPER, observe=lambd
         flat=1e-5,
         observe=observe,
     )
+    return point
 
 
 def loss_at(point, x, y, fixed=None):

@@ -35,7 +35,7 @@ def train_exactly(
     iterations: int,
     flat: float,
     observe: Callable[[Step, Hyperparameters], object],
-) -> Hyperparameters:
+) -> tuple[Hyperparameters, float]:
     """The best point that SciPy's L-BFGS-B finds, from `start`, on the logarithms of positive parameters.
 
     Args:
@@ -49,9 +49,12 @@ def train_exactly(
         iterations: at most.
         flat: a change of the loss per row, in an iteration, that ends it.
         observe: called with every evaluation; whatever it raises ends the training.
+
+    Returns:
+        The point and its loss; NaN without an iteration.
     """
     if iterations == 0:
-        return start
+        return start, math.nan
 
     def likelihood(point: Hyperparameters) -> DenseLikelihood:
         return dense_likelihood(
@@ -69,7 +72,7 @@ def train_exactly(
         bounds=_bounds(start, origin),
         options={"maxiter": iterations, "ftol": flat},
     )
-    return coordinates.point(search.best)
+    return coordinates.point(search.best), search.lowest
 
 
 def _bounds(start: Hyperparameters, origin: Tensor) -> list[tuple[float, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from halfgp.training.settings import Training
 from halfgp.training.stochastic import State, StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
+QUIET = 1e-3  # of the noise, for a second start
 SUBSETS = 3  # at most, where one does not speak for all rows
 # Changes of the loss per row that end a search: of all rows; of a subset, which knows no better; of a start.
 FLAT_WHOLE, FLAT_SUBSET, FLAT_START = 1e-5, 1e-4, 1e-3
@@ -44,6 +45,17 @@ class Trained:
     method: str
     weights: Tensor | None
     interrupted: bool
+
+
+def _starts(start: Hyperparameters) -> list[Hyperparameters]:
+    """Where to begin: as given, and with a thousandth of the noise.
+
+    What varies quickly can be noise or function, and a likelihood often has an optimum for either.
+    """
+    noise = start.noise
+    if noise is None or float(noise.value) * QUIET <= noise.lower:
+        return [start]
+    return [start, replace(start, noise=noise.with_value(noise.value * QUIET))]
 
 
 def train(
@@ -133,26 +145,33 @@ class _Run:
 
     def _climb(self, wanted: int, seed: int) -> Hyperparameters:
         """The best point that so many rows, drawn by a seed, know."""
-        problem, settings = self._problem, self._settings
-        point = self._start
         # A quarter of the rows costs a hundredth of the time, and leaves little to do for the others.
         sizes = [size for size in (wanted // 4, wanted) if size >= SMALLEST or size == wanted > 0]
+        starts = _starts(self._start)
         for size in sizes:
-            some = problem if size == problem.rows else problem.subset(size, seed)
-            last = FLAT_WHOLE if size == problem.rows else FLAT_SUBSET
-            point = train_exactly(
-                point,
-                some.x,
-                some.y,
-                fixed_noise=some.fixed_noise,
-                priors=self._priors,
-                prior_weight=some.rows / problem.rows,
-                stage="cholesky" if size == problem.rows else "subset",
-                iterations=settings.subset_iterations,
-                flat=last if size == wanted else FLAT_START,
-                observe=self._observe_exact,
-            )
-        return point
+            found = [self._climb_from(start, size, seed, last=size == wanted) for start in starts]
+            starts = [min(found, key=lambda pair: pair[1])[0]]
+        return starts[0]
+
+    def _climb_from(
+        self, start: Hyperparameters, size: int, seed: int, last: bool
+    ) -> tuple[Hyperparameters, float]:
+        """The best point that so many rows know from there, and its loss."""
+        problem = self._problem
+        some = problem if size == problem.rows else problem.subset(size, seed)
+        flat = FLAT_WHOLE if size == problem.rows else FLAT_SUBSET
+        return train_exactly(
+            start,
+            some.x,
+            some.y,
+            fixed_noise=some.fixed_noise,
+            priors=self._priors,
+            prior_weight=some.rows / problem.rows,
+            stage="cholesky" if size == problem.rows else "subset",
+            iterations=self._settings.subset_iterations,
+            flat=flat if last else FLAT_START,
+            observe=self._observe_exact,
+        )
 
     def _observe_exact(self, step: Step, point: Hyperparameters) -> None:
         self._history.append(step)
