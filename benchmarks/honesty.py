@@ -6,7 +6,6 @@ hardest, and where one that stops too early is most overconfident.
 
     wave       sin 5x, one feature
     smooth     a smooth function of five features
-    friedman   Friedman's first, ten features of which five matter
     kink       |x| and a steep edge, two features: rougher than most kernels think
 
 scikit-learn's GaussianProcessRegressor, exact in double, with the same kernel and a WhiteKernel, stands
@@ -52,11 +51,6 @@ def smooth(x: Floats) -> Floats:
     return np.sin(3 * a) + b**2 + np.exp(-c) * d + 0.5 * np.cos(4 * e * a)
 
 
-def friedman(x: Floats) -> Floats:
-    u = 0.5 * (x + 1.0)
-    return 10 * np.sin(np.pi * u[:, 0] * u[:, 1]) + 20 * (u[:, 2] - 0.5) ** 2 + 10 * u[:, 3] + 5 * u[:, 4]
-
-
 def kink(x: Floats) -> Floats:
     return np.abs(x[:, 0]) + np.tanh(8.0 * (x[:, 1] - 0.3 * x[:, 0]))
 
@@ -64,7 +58,6 @@ def kink(x: Floats) -> Floats:
 FUNCTIONS: Mapping[str, tuple[Callable[[Floats], Floats], int]] = {
     "wave": (wave, 1),
     "smooth": (smooth, 5),
-    "friedman": (friedman, 10),
     "kink": (kink, 2),
 }
 
@@ -170,7 +163,7 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
     """Coverage and error against noise, a column for each function."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, len(FUNCTIONS), figsize=(15, 6.5), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(2, len(FUNCTIONS), figsize=(13, 6.5), sharex=True, layout="constrained")
     colours = dict(zip(KERNELS, plt.colormaps["viridis"](np.linspace(0.0, 0.9, len(KERNELS))), strict=True))
     styles = dict(zip(ROWS, (":", "--", "-"), strict=True))
     at = {level: k for k, level in enumerate(NOISE)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import io
 import math
@@ -388,9 +389,10 @@ DIFFICULT: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", DIFFICULT)
 def test_difficult_data(name: str, options: dict[str, Any]) -> None:
     points, targets = DIFFICULT[name]
-    mean, std, error = (
-        GPRegressor(**options).fit(points, targets).predict(points, return_std=True, return_error=True)
-    )
+    constant = len(points) > 1 and bool((np.ptp(points, axis=0) == 0).any())
+    with pytest.warns(DataWarning, match="one value") if constant else contextlib.nullcontext():
+        regressor = GPRegressor(**options).fit(points, targets)
+    mean, std, error = regressor.predict(points, return_std=True, return_error=True)
     assert np.isfinite(mean).all()
     assert np.isfinite(std).all()
     assert np.isfinite(error.mean).all()
@@ -445,8 +447,8 @@ def test_what_is_refused() -> None:
     with pytest.raises(InputError, match="`y` spans more"):
         ExactGP().fit(X, np.where(np.arange(N) > 0, 1.7e308, -1.7e308))
     far = GPRegressor(**CG).fit(X, Y)
-    with pytest.raises(InputError, match="overflows single"):
-        far.predict(np.full((1, 2), 1e30))
+    with pytest.raises(InputError, match="overflows double"):
+        far.predict(np.full((1, 2), 1e200))
 
 
 WRONG: list[dict[str, Any]] = [
@@ -509,7 +511,7 @@ def test_files_that_are_none(fitted: GPRegressor, tmp_path: Path) -> None:
     save_file({"x": torch.zeros(1)}, bad)
     with pytest.raises(FileError, match="not one of halfgp"):
         halfgp.load(bad)
-    bad.write_bytes(good.read_bytes().replace(b'"format_version":"1"', b'"format_version":"9"'))
+    bad.write_bytes(good.read_bytes().replace(b'"format_version":"2"', b'"format_version":"9"'))
     with pytest.raises(FileError, match="upgrade"):
         halfgp.load(bad)
     for names in (b'\\"feature_names\\": 1234', b'\\"feature_names\\": ["]'):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -164,10 +165,14 @@ def test_leave_one_out_only_where_it_is_cheap(gp: ExactGP, monkeypatch: pytest.M
 def test_how_it_was_fitted(gp: ExactGP, solved: ExactGP) -> None:
     assert gp.report is not None
     assert solved.report is not None
-    assert dict(how_it_was_fitted(gp.report))["residual"] == "none, the solve is direct"
+    assert "exact" in dict(how_it_was_fitted(gp.report))["training"]
     facts = dict(how_it_was_fitted(solved.report))
-    assert "passes over K" in facts["method"]
+    assert "over K" in facts["solve"]
     assert "relative" in facts["residual"]
+    assert "of a predictive deviation" in facts["numerical error"]
+    unsolved = replace(solved.report, solved=False, error=3.0)
+    assert dict(how_it_was_fitted(unsolved))["numerical error"].startswith("3")
+    assert "NOT SOLVED" in dict(how_it_was_fitted(unsolved))["numerical error"]
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from halfgp.preconditioners import PivotedCholesky
 from halfgp.prediction import Conditioning, condition
 from halfgp.problem import Problem
 
-N = 500
+N = 300
 X, NEW = points(N), points(40, seed=5)
 TRUE = at(1.5 * Matern(1.5, lengthscale=0.9), noise=0.1)
 DRAW = torch.randn(N, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

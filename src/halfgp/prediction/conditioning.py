@@ -34,6 +34,7 @@ from halfgp.solvers.base import EARLIER
 
 PROBE_TOL = 0.05  # what CG has not found of a probe yet only lowers the trace, and so the correction
 ROWS = 512  # that are looked at, each left out: their scale is then known to ten percent
+UNCALIBRATED_ROWS = 64  # that tell to which tolerance a solve goes first
 VARIANCE_ROWS = 128  # that tell whether single can hold the variances
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
 logger = logging.getLogger("halfgp")
@@ -124,7 +125,9 @@ class _Route:
         self._variances = Variances(equations, conditioning.neighbours)
         self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
         self._calibrated = equations.factor is not None  # local variances need the trace of the inverse
-        self._sampled = self._variances.left_out(self._rows)  # variances (m,) of the rows, each left out
+        # Variances (m,) of the rows, each left out; of local ones a few will do until they are calibrated.
+        few = self._rows if self._calibrated else self._rows[:UNCALIBRATED_ROWS]
+        self._sampled = self._variances.left_out(few)
 
     def follow(self, start: Tensor | None, last: bool) -> Posterior:
         """Solve, look, and go on until the error is small beside the deviations as calibrated.
