@@ -175,6 +175,8 @@ def _finished(
     model.posterior = posterior
     model.report = replace(
         report,
+        variance="local" if posterior.equations.route == "low rank" else "cholesky",
+        residual=float(torch.as_tensor(posterior.solve.residual_norms).max()) if q else 0.0,
         route=posterior.equations.route,
         error=posterior.accuracy.share,
         solved=posterior.accuracy.solved,

@@ -212,7 +212,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     ) -> FloatArray:
         """Draws (m, n_samples), or (m, q, n_samples), of the function at points (m, d), without noise.
 
-        Jointly at these points. `model_.sample` draws functions, which other points find again.
+        Jointly, where there is a dense factor and up to some thousand points; otherwise, as `model_.sample`
+        does it, functions by Matheron's rule, which other points find again.
         """
         model = self._fitted()
         return model.sample(self._points(X), _plain(n_samples), seed=_seed(random_state), joint=True)

@@ -186,7 +186,8 @@ class ExactGP:
             check_names(priors, start.named_parameters())
         checkpoint = self._checkpoint(problem, start)
         trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
-        calibrate = settings.calibrate and trained.method == "cg" and bool(settings.subset)
+        by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
+        calibrate = settings.calibrate and by_subset and settings.subset_iterations > 0
         conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
         self.posterior = condition(
             problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve
@@ -354,7 +355,9 @@ class ExactGP:
             if leaf.profile != "linear" and not leaf.feature_parameters and len(leaf.scales) == len(columns):
                 total[columns] = torch.maximum(total[columns], leaf.scales.detach())
         total[constant] = 0.0
-        return (total / total.max()).numpy() if bool((total > 0)[~constant].all()) else None
+        if not bool((total > 0)[~constant].all()):
+            return None
+        return (total / total.max().clamp_min(torch.finfo(torch.float64).tiny)).numpy()
 
     def _problem(self, rows: Rows, x_scale: Standardisation, y_scale: Standardisation) -> Problem:
         """Standardised rows, with the options of the settings."""

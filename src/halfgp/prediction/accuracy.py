@@ -63,6 +63,9 @@ class Accuracy:
         return torch.hypot(still.abs(), floor) + self.rounding * sizes.abs()
 
 
+IN_DOUBLE = 4.0 * Precision.resolve("double").vectors.eps  # of an entry times a weight: a few last places
+
+
 def rounding_of(narrow: Tensor, wide: Tensor, sizes: Tensor, deviation: float) -> tuple[str, float]:
     """The precision that means need, and how its products round.
 
@@ -76,11 +79,10 @@ def rounding_of(narrow: Tensor, wide: Tensor, sizes: Tensor, deviation: float) -
     do, and how distances were rounded, is seen in what comes out.
     """
     error = (narrow - wide).abs()
-    double = 4.0 * Precision.resolve("double").vectors.eps
     if not bool(error.isfinite().all()) or _root_mean_square(error) > ROUNDING_SHARE * deviation:
-        return "double", double
+        return "double", IN_DOUBLE
     relative = error / sizes.abs().clamp_min(torch.finfo(torch.float64).tiny)
-    return "single", NORMAL * _root_mean_square(relative) + double
+    return "single", NORMAL * _root_mean_square(relative) + IN_DOUBLE
 
 
 def _root_mean_square(values: Tensor) -> float:

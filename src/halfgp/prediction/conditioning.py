@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -14,13 +14,16 @@ from torch import Tensor
 from halfgp.errors import HalfGPError, InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.planner import PROBES, factor_bytes, routes
+from halfgp.precision import DOUBLE
 from halfgp.preconditioners import PreconditionerConfig
 from halfgp.prediction.accuracy import (
     ERROR_TOL,
+    IN_DOUBLE,
     NORMAL,
     QUANTILE,
     ROUNDING_ROWS,
     SHARE,
+    VARIANCE_SHARE,
     Accuracy,
     rounding_of,
 )
@@ -37,6 +40,7 @@ ROWS = 512  # that are looked at, each left out: their scale is then known to te
 UNCALIBRATED_ROWS = 64  # that tell to which tolerance a solve goes first
 VARIANCE_ROWS = 128  # that tell whether single can hold the variances
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
+PROGRESS = 0.7  # of the last round's share: one that leaves more has gained nothing
 logger = logging.getLogger("halfgp")
 
 
@@ -107,6 +111,7 @@ def condition(
         if found.accuracy.solved:
             return found
         logger.info("by %s: errors up to %.2g deviations", route, found.accuracy.share)
+        found.equations.forget()  # two factors at once would be more than was planned
         if best is None or found.accuracy.share < best.accuracy.share or math.isnan(best.accuracy.share):
             best, start = found, found.weights
     assert best is not None
@@ -123,6 +128,7 @@ class _Route:
     def __init__(self, equations: Equations, conditioning: Conditioning, observe: Callback | None) -> None:
         self._equations, self._conditioning, self._observe = equations, conditioning, observe
         self._variances = Variances(equations, conditioning.neighbours)
+        self._products = equations.precision  # of means; in double from the second round on
         self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
         self._calibrated = equations.factor is not None  # local variances need the trace of the inverse
         # Variances (m,) of the rows, each left out; of local ones a few will do until they are calibrated.
@@ -139,17 +145,18 @@ class _Route:
         """
         factor, b = self._equations.factor, self._equations.right_hand_side
         first = start if factor is None else factor.solve(b)
-        error_tol = 0.5 * ERROR_TOL  # the other half is for the residual itself
+        error_tol, before = 0.5 * ERROR_TOL, math.inf  # the other half is for the residual itself
         for _ in range(ROUNDS):
             posterior = self._solved(b, first, error_tol)
             scale = scale_of(posterior, self._rows, self._sampled) if self._conditioning.calibrate else 1.0
             judged = posterior.accuracy.rescaled(scale)
-            if judged.solved or not posterior.solve.converged or not math.isfinite(judged.share):
+            # On only where the solve is what lacks, and the last round gained.
+            if not SHARE < judged.share < PROGRESS * before or not posterior.solve.converged:
                 break
             error_tol *= 0.5 * SHARE / judged.share
-            first = posterior.weights
+            first, before, self._products = posterior.weights, judged.share, "double"
         if not judged.solved and last and posterior.accuracy.solved:
-            scale = (posterior.accuracy.share / SHARE) ** 2
+            scale = (posterior.accuracy.share / SHARE) ** 2 * (1.0 + 8.0 * DOUBLE.eps)
         return posterior.rescaled(scale)
 
     def _solved(self, b: Tensor, start: Tensor | None, error_tol: float) -> Posterior:
@@ -164,6 +171,7 @@ class _Route:
             self._sampled, self._calibrated = self._variances.left_out(self._rows), True
         solve, weights = solve.columns(q), solution[:, :q].clone()
         weights, residual, correction = self._refined(solve, weights)
+        solve = replace(solve, solution=weights, earlier=None, residual=None)  # not kept twice
         return Posterior(
             equations,
             weights=weights,
@@ -262,8 +270,8 @@ class _Route:
         x = equations.problem.x[self._rows[:ROUNDING_ROWS]]
         wide = equations.problem.cross(equations.hyperparameters, x, "double")
         product, sizes = torch.as_tensor(wide @ torch.cat([weights, weights.abs()], dim=1)).chunk(2, dim=1)
-        if equations.precision == "double":
-            return *rounding_of(product * torch.nan, product, sizes, 1.0), sizes
+        if self._products == "double":
+            return "double", IN_DOUBLE, sizes
         narrow = equations.problem.cross(equations.hyperparameters, x, "single") @ weights
         deviation = float(self._sampled.median().sqrt())
         return *rounding_of(torch.as_tensor(narrow).double(), product, sizes, deviation), sizes
@@ -287,6 +295,11 @@ def _explained(found: Posterior, ways: tuple[str, ...]) -> str:
     residual = float(torch.as_tensor(solve.residual_norms).max())
     needed = f"{factor_bytes(found.problem.rows, 8) / 1e9:.1f} GB"
     room = "" if "double factor" in ways else f" A dense factor in double would need {needed}."
+    if found.accuracy.variance_share > VARIANCE_SHARE:
+        return (
+            f"With a noise of {noise:.2g}, rounding in single is more than the variances of the function of"
+            f" {found.problem.rows:,} rows.{room} Raise `noise_floor` or `memory_limit`, or take fewer rows."
+        )
     return (
         f"The solve for {found.problem.rows:,} rows left an estimated error of {found.accuracy.share:.2g}"
         f" predictive deviations (99 % of rows are below; {SHARE:g} is allowed), with a noise of {noise:.2g}."

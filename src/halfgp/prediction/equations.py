@@ -74,6 +74,11 @@ class Equations(Lazy):
         product = self.operator.with_precision("double") @ weights
         return self.right_hand_side - torch.as_tensor(product)
 
+    def forget(self) -> None:
+        """Let go of the factor and of what was made of it; they would be built again."""
+        for name in ("factor", "preconditioner"):
+            vars(self).pop(name, None)
+
     def scaled(self, scale: float) -> Equations:
         """Those of the matrix times a number, with the factor that there is."""
         other = Equations(self.problem, self.hyperparameters.scaled(scale), self.route, self.recipe)

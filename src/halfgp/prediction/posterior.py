@@ -154,8 +154,10 @@ class Posterior(Lazy):
                 result = own - white.T @ white
             else:
                 # The error of k'(K + noise)^-1 k is at most √(k'(K + noise)^-1 k) that of the solve.
-                variance, _ = self.variances.at(x)
-                room = COVARIANCE_SHARE * variance / (own.diagonal() * self.problem.rows).sqrt()
+                variance, prior = self.variances.at(x)[0], own.diagonal()
+                least = torch.finfo(torch.float32).eps * prior  # of a variance that can be told from none
+                room = COVARIANCE_SHARE * torch.maximum(variance, least) / (prior * self.problem.rows).sqrt()
+                room = torch.where(prior > 0, room, torch.inf)
                 result = own - cross.double().T @ self._solve_columns(cross.double(), room)
         result = 0.5 * (result + result.T)
         result.diagonal().clamp_min_(0.0)

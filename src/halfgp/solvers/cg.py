@@ -56,7 +56,8 @@ def cg(
         tol: largest true relative residual |b - A x| / |b| of any column; or of each, a sequence (t,).
         error_tol: beside it the largest error |x - A^-1 b|_A / √n, as estimated; infinite for none. Where b
             has the covariance A, as targets of a Gaussian process do, it is in units of their deviations.
-            The estimate takes a preconditioner for one that is not above A, as ours are.
+            The estimate takes a preconditioner for one that is not above A, as ours are, and may take a
+            plateau for the end: it goes with a residual of 0.1 or less.
         max_iterations: in total, on all rungs.
         min_iterations: before any column may stop, whatever the tolerance: with one of 1, zero would do.
         inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,

@@ -84,7 +84,9 @@ class Controller:
     def result(self, vectors: Vectors) -> SolveResult:
         """The outcome, in the library and dtype of the right-hand side."""
         endings = [status or Status.MAX_ITERATIONS for status in self._status]
-        result = self._best.result(vectors, endings, self._history, self._error > self._options.error_tol)
+        wanted = self._options.error_tol
+        short = ~((self._error <= wanted) | wanted.isinf())
+        result = self._best.result(vectors, endings, self._history, short)
         return replace(
             result,
             earlier=vectors.restore(self._earlier * self._best.scale),
@@ -223,7 +225,8 @@ class Controller:
         else:
             self._error[columns] = torch.nan  # nobody asked
         if self._may_stop:
-            done = ~self._best.failing[columns] & ~(self._error[columns] > wanted)
+            # Not what is merely not above: an error may not be a number.
+            done = ~self._best.failing[columns] & ((self._error[columns] <= wanted) | wanted.isinf())
             self._settle(columns[done], Status.CONVERGED)
         return r, relative
 

@@ -12,7 +12,7 @@ from halfgp.solvers.system import System
 
 WINDOW = 0.1  # of the iterations so far, whose gains are compared with those of as many before
 FEWEST = 8  # iterations of a window: gains go up and down from one to the next
-BELIEVED = 50.0  # times below the bound at most: where it was measured, the truth was up to 20 times below
+BELIEVED = 30.0  # times below the bound at most: where it was measured, the truth was up to 20 times below
 
 
 class EnergyMonitor:
