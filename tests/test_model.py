@@ -492,3 +492,18 @@ def test_a_million_rows_take_the_memory_of_their_results():
     growth, result = json.loads(found.stdout)
     assert result == 8_000_000
     assert growth < 3 * result + 80_000_000
+
+
+def test_noise_that_depends_on_the_point_is_that_of_the_point():
+    """It was that of the first row, whatever was asked for."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.1, 10.0, (300, 1))
+    targets = np.sin(x[:, 0]) + 0.1 * x[:, 0] * rng.standard_normal(300)
+    kernel = 1.0 * RBF(1.0) + White(0.01) * Linear(1.0)
+    model = ExactGP(kernel, standardise_X=False, **QUICK).fit(x, targets)
+    new = np.array([[0.2], [9.9]])
+    std, latent = (model.predict(new, return_std=True, include_noise=noisy)[1] for noisy in (True, False))
+    noise = np.sqrt(std**2 - latent**2)
+    assert noise[1] > 5 * noise[0]
+    draws = model.sample(new, 4000, include_noise=True) - model.sample(new, 4000)
+    np.testing.assert_allclose(draws.std(axis=1), noise, rtol=4.5 / np.sqrt(8000))

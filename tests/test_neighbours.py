@@ -145,3 +145,16 @@ def test_leave_one_out_from_all_other_rows_is_the_textbooks(name, fixed):
     residuals, variances = LocalPosterior.build(Problem(x, y, noise), point, N).leave_one_out(rows)
     torch.testing.assert_close(residuals, residual[rows], rtol=0, atol=1e3 * ROUND_OFF)
     torch.testing.assert_close(variances, variance[rows], rtol=0, atol=1e3 * ROUND_OFF)
+
+
+def test_far_from_all_rows_the_variance_is_the_prior_whatever_the_scale():
+    """One factor for all of them made intervals a third of what nobody knows."""
+    x = points(400, 2)
+    point = at(2.0 * RBF(1.0), noise=1e-3)
+    scaled = replace(local(point, 30, x), scale=0.05)
+    far, _ = scaled(torch.full((1, 2), 1e3, dtype=torch.float64))
+    assert float(far[0]) == pytest.approx(2.0)
+    near, gap = scaled(x[:50] + 0.01)
+    plain, _ = replace(scaled, scale=1.0)(x[:50] + 0.01)
+    assert bool((near < 0.2 * plain).all())
+    assert bool((gap >= plain - near - 1e-12).all())

@@ -225,7 +225,8 @@ class ExactGP:
         if return_std and return_cov:
             raise InputError("`return_std` and `return_cov` exclude each other; got both. Ask for one.")
         found = self._predict(points, return_std, return_error)
-        scale, noise = self._scales[1].scale, self._noise() if include_noise else 0.0
+        scale = self._scales[1].scale
+        noise = self._noise(points) if include_noise else torch.zeros(len(points), dtype=torch.float64)
         results: list[Any] = [self._out(self._scales[1].undo(found.mean))]
         std_error = None
         if found.variance is not None:
@@ -233,7 +234,8 @@ class ExactGP:
             results.append(self._out(std[:, None] * scale))
             if found.variance_error is not None:
                 lower = (found.variance + noise - found.variance_error).clamp_min(0.0).sqrt()
-                std_error = self._out((std - lower)[:, None] * scale)
+                upper = (found.variance + noise + found.variance_error).sqrt()
+                std_error = self._out(torch.maximum(std - lower, upper - std)[:, None] * scale)
         if return_cov:
             covariance = posterior.covariance(self._scales[0].apply(points))
             covariance.diagonal().add_(noise)
@@ -275,7 +277,8 @@ class ExactGP:
             raise InputError(f"`samples` must be a positive integer; got {samples!r}.")
         posterior, (x_scale, y_scale) = self._fitted(), self._scales
         x = x_scale.apply(self._points(X))
-        draws = posterior.sample(x, samples, seed, self._noise() if include_noise else 0.0, joint)
+        noise = self._noise(self._points(X)) if include_noise else 0.0
+        draws = posterior.sample(x, samples, seed, noise, joint)
         scaled = y_scale.undo(draws).transpose(1, 2)
         return (scaled[:, 0] if self._squeeze else scaled).numpy()
 
@@ -486,13 +489,13 @@ class ExactGP:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call `fit` first.")
         return self.posterior
 
-    def _noise(self) -> float:
-        """The learned variance of a new target, White included, standardised."""
-        point = self._fitted().hyperparameters
-        one = self._fitted().problem.x[:1]
+    def _noise(self, points: Tensor) -> Tensor:
+        """The learned variance (m,) of new targets at points (m, d), White included, standardised."""
+        kernel, noise = self._fitted().hyperparameters.kernel, self._fitted().hyperparameters.noise
+        x = self._scales[0].apply(points)
         with torch.no_grad():
-            white = float((point.kernel.diagonal(one) - point.kernel.diagonal(one, white=False))[0])
-        return white + (0.0 if point.noise is None else float(point.noise.value))
+            white = kernel.diagonal(x) - kernel.diagonal(x, white=False)
+        return white + (0.0 if noise is None else float(noise.value))
 
     def _points(self, X: ArrayLike) -> Tensor:
         """Points (m, d) in the user's units, with as many columns as there were in `fit`."""

@@ -36,7 +36,8 @@ class LocalPosterior:
         hyperparameters: where.
         neighbours: k.
         tree: over scaled features where those are few; otherwise every row is looked at.
-        scale: in (0, 1], what variances are multiplied by.
+        scale: in (0, 1], what variances are multiplied by where the nearest rows explain all of the prior's;
+            where they explain nothing, neither do the others, and it is 1.
 
     O(k³ + k² f) time a point and the search; memory in chunks.
     """
@@ -73,9 +74,10 @@ class LocalPosterior:
         variance, _ = replace(self, scale=1.0)(self.problem.x[rows], leave_out=rows)
         noise = nugget[rows] if nugget.ndim else nugget
         wanted = inverse_trace / n
+        prior = self._prior(self.problem.x[rows])
 
         def precision(scale: float) -> float:
-            return float((1.0 / (scale * variance + noise)).mean())
+            return float((1.0 / (_shrunk(variance, prior, scale) + noise)).mean())
 
         if precision(1.0) >= wanted:
             return replace(self, scale=1.0)
@@ -98,7 +100,13 @@ class LocalPosterior:
         for some in self._chunks(len(x)):
             out = None if leave_out is None else leave_out[some]
             variance[some], gap[some] = self._conditional(x[some], self._nearest(x[some], out))
-        return variance * self.scale, torch.maximum(gap * self.scale, variance * (1.0 - self.scale))
+        shrunk = _shrunk(variance, self._prior(x), self.scale)
+        return shrunk, torch.maximum(gap * self.scale, variance - shrunk)
+
+    @torch.no_grad()
+    def _prior(self, x: Tensor) -> Tensor:
+        """Variances (m,) that nothing has been taken from."""
+        return self.hyperparameters.kernel.diagonal(x, white=False)
 
     def _chunks(self, points: int) -> Iterator[slice]:
         """Points at a time."""
@@ -138,7 +146,8 @@ class LocalPosterior:
             targets = torch.linalg.solve_triangular(factor, centred[near], upper=False)
             residuals[some] = centred[own] - (white[:, :, None] * targets).sum(dim=1)
             noise = self._nugget(own[:, None])[:, 0]
-            variances[some] = (prior - white.square().sum(dim=1)).clamp_min(0.0) * self.scale + noise
+            latent = (prior - white.square().sum(dim=1)).clamp_min(0.0)
+            variances[some] = _shrunk(latent, prior, self.scale) + noise
         return residuals, variances
 
     def _conditional(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -192,3 +201,9 @@ class LocalPosterior:
             cross.append(profile_of(leaf, norms))
         # A kernel without leaves is one number, seen many times.
         return program.evaluate(inner, (m, k, k)).clone(), program.evaluate(cross, (m, k))
+
+
+def _shrunk(variance: Tensor, prior: Tensor, scale: float) -> Tensor:
+    """Variances (m,) times a scale, as far as they are what is left of the prior's."""
+    left = (variance / prior.clamp_min(torch.finfo(torch.float64).tiny)).clamp_max(1.0)
+    return variance * (scale + (1.0 - scale) * left)

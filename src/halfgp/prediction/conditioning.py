@@ -130,7 +130,9 @@ class _Route:
         self._variances = Variances(equations, conditioning.neighbours)
         self._products = equations.precision  # of means; in double from the second round on
         self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
-        self._calibrated = equations.factor is not None  # local variances need the trace of the inverse
+        # Local variances need the trace of the inverse; with noise of rows' own, rows of hardly any would be
+        # all of it, and the variances stay as they are, which is rather too large.
+        self._calibrated = equations.factor is not None or equations.problem.fixed_noise is not None
         # Variances (m,) of the rows, each left out; of local ones a few will do until they are calibrated.
         few = self._rows if self._calibrated else self._rows[:UNCALIBRATED_ROWS]
         self._sampled = self._variances.left_out(few)
@@ -211,7 +213,7 @@ class _Route:
 
     def _residuals(self, b: Tensor, error_tol: float) -> list[float]:
         """Relative residuals (q,) at which what rows are off by is as small beside their deviations."""
-        deviation = float(self._sampled.mean().sqrt())
+        deviation = float(self._deviations.square().mean().sqrt())
         sizes = b.square().mean(dim=0).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
         return [min(self._conditioning.tol, error_tol * deviation / size) for size in sizes.tolist()]
 
@@ -230,6 +232,14 @@ class _Route:
             correction[:, at_once] = self._equations.preconditioner.solve(residual[:, at_once])
         return weights, residual, correction
 
+    @property
+    def _deviations(self) -> Tensor:
+        """Of predictions (m,) at the rows: of new targets, or, with noise of rows' own, of the function."""
+        if self._equations.problem.fixed_noise is None:
+            return self._sampled.sqrt()
+        latent = self._sampled - self._variances.noise(self._rows[: len(self._sampled)])
+        return latent.clamp_min(DOUBLE.eps * self._sampled).sqrt()
+
     def _accuracy(
         self, solve: SolveResult, weights: Tensor, residual: Tensor, correction: Tensor
     ) -> Accuracy:
@@ -239,7 +249,7 @@ class _Route:
         what the other rows predict of r there: r - v e, where v is its variance.
         """
         equations, rows, variances = self._equations, self._rows, self._sampled
-        deviations, bounded = variances.sqrt()[:, None], True
+        deviations, bounded = self._deviations[:, None], True
         if equations.factor is not None:
             errors = (residual[rows] - correction[rows] * variances[:, None]).abs()
             floor = errors.square().mean(dim=0).sqrt()
@@ -273,7 +283,7 @@ class _Route:
         if self._products == "double":
             return "double", IN_DOUBLE, sizes
         narrow = equations.problem.cross(equations.hyperparameters, x, "single") @ weights
-        deviation = float(self._sampled.median().sqrt())
+        deviation = float(self._deviations.median())
         return *rounding_of(torch.as_tensor(narrow).double(), product, sizes, deviation), sizes
 
     @cached_property

@@ -167,7 +167,9 @@ class Posterior(Lazy):
             result.diagonal().copy_(torch.maximum(result.diagonal(), included))
         return result
 
-    def sample(self, x: Tensor, samples: int, seed: int, noise: float = 0.0, joint: bool = False) -> Tensor:
+    def sample(
+        self, x: Tensor, samples: int, seed: int, noise: float | Tensor = 0.0, joint: bool = False
+    ) -> Tensor:
         """Draws (m, samples, q) of the function at points (m, d).
 
         By Matheron's rule, a draw of the prior that is corrected by the data: those are functions, which have
@@ -178,7 +180,8 @@ class Posterior(Lazy):
             x: points (m, d).
             samples: how many.
             seed: of everything random.
-            noise: variance to add to every value, independently; the draws are functions no longer.
+            noise: variance, or (m,) variances, to add to every value, independently; the draws are functions
+                no longer.
             joint: where there is a factor, and up to `JOINT_POINTS` points, draw from the exact distribution
                 at these points instead: O(n² m + m³) and no functions.
         """
@@ -187,10 +190,15 @@ class Posterior(Lazy):
             draws = self._jointly(x, samples, generator)
         else:
             draws = self._functions(x, samples, generator)
-        if noise:
+        told = self.predict(x, errors=not self.accuracy.solved)
+        if told.mean_error is not None:  # of a solve that is not exact enough
+            lacking = torch.randn(draws.shape, generator=generator, dtype=torch.float64)
+            draws = draws + told.mean_error[:, None] * lacking
+        deviations = torch.as_tensor(noise, dtype=torch.float64).sqrt().reshape(-1, 1, 1)
+        if bool(deviations.any()):
             new = torch.randn(draws.shape, generator=generator, dtype=torch.float64)
-            draws = draws + math.sqrt(noise) * new
-        return draws + self.predict(x).mean[:, None]
+            draws = draws + deviations * new
+        return draws + told.mean[:, None]
 
     def _jointly(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Deviations from the mean (m, samples, q), by a root of the covariance."""
@@ -243,13 +251,23 @@ class Posterior(Lazy):
         variance without the row, plus its noise. Where the solve is not exact enough, variances include what
         that may have done.
         """
-        variance = self.variances.left_out(torch.arange(self.problem.rows))
+        variance, gap = self._left_out()
         mean = self.problem.y - self.weights * variance[:, None]
+        # A mean is as far off as the variance it is made of.
+        variance = variance + (self.weights.abs().amax(dim=1) * gap).square()
         if not self.accuracy.solved:
             self._warn()
             errors = self.accuracy.of_means(self.correction * variance[:, None], torch.zeros_like(mean))
             variance = variance + errors.square().amax(dim=1)
         return mean, variance
+
+    def _left_out(self) -> tuple[Tensor, Tensor]:
+        """Variances (n,) of targets that are left out, noise included, and how far local ones may be off."""
+        rows = torch.arange(self.problem.rows)
+        if self.factor is not None:
+            return self.variances.left_out(rows), torch.zeros(len(rows), dtype=torch.float64)
+        latent, gap = self.variances.local(self.problem.x, leave_out=rows)
+        return latent + self.variances.noise(rows), gap
 
     def rescaled(self, scale: float) -> Posterior:
         """The same with K + noise multiplied by a number: the same means, and every variance times it."""

@@ -47,9 +47,12 @@ class TruncatedMean:
         cls, problem: Problem, hyperparameters: Hyperparameters, precision: Precision
     ) -> TruncatedMean | None:
         """None where nothing could be left out: many features, or a kernel without a support."""
-        leaves = hyperparameters.kernel.program().leaves
+        program = hyperparameters.kernel.program()
+        leaves = program.leaves
         if len(leaves) != 1 or leaves[0].profile in ("linear", "rational_quadratic"):
             return None
+        if any(node.kind == "add" for node in program.nodes):
+            return None  # of one leaf and a constant, which vanishes nowhere
         z = scaled_features(leaves[0], problem.x)
         if z.shape[1] > LARGEST_DIMENSION or problem.rows < 4 * BLOCK:
             return None
