@@ -14,7 +14,6 @@ import io
 import itertools
 import math
 import re
-import uuid
 import zipfile
 import zlib
 from array import array
@@ -27,6 +26,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from halfgp.errors import InputError
+from halfgp.replacement import replacing
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -137,16 +137,8 @@ def write_table(path: str | Path, columns: Mapping[str, np.ndarray[Any, Any]]) -
             f"`columns` of a {suffix} file must not all be named by numbers, for they would be read as a row;"
             f" got {_listed(list(arrays))}. Rename one."
         )
-    # In the same directory, so that the last step is a rename within one file system.
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with partial.open("xb") as file:
-            _WRITERS[suffix](file, arrays)
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"`path` must be writable; {path} is not: {error}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as partial, partial.open("wb") as file:
+        _WRITERS[suffix](file, arrays)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from halfgp.cli import options
 from halfgp.cli.models import NamedModel, read_rows, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
 from halfgp.errors import FileError, InputError
+from halfgp.replacement import replacing
 from halfgp.tables import Floats
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -103,13 +104,5 @@ def _write(found: Diagnosis, output: Path) -> None:
     """Under its name only once it is complete."""
     drawn = io.BytesIO()
     found.plot().savefig(drawn, format=output.suffix[1:].lower(), dpi=150)
-    partial = output.with_name(f".{output.name}.partial")
-    try:
+    with replacing(output) as partial:
         partial.write_bytes(drawn.getvalue())
-        partial.replace(output)
-    except OSError as error:
-        raise FileError(
-            f"The output `{output}` cannot be written: {error.strerror}. Choose another directory."
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
