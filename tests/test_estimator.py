@@ -341,6 +341,8 @@ def test_callbacks_and_checkpoint(tmp_path: Path) -> None:
     )
     regressor.fit(X, Y)
     assert seen == [step.stage for step in regressor.history_]
+    assert (tmp_path / "c").exists()
+    regressor.save(tmp_path / "m")
     assert not (tmp_path / "c").exists()
 
 

@@ -492,3 +492,8 @@ def test_a_million_rows_take_the_memory_of_their_results():
     growth, result = json.loads(found.stdout)
     assert result == 8_000_000
     assert growth < 3 * result + 80_000_000
+
+
+def test_the_noise_starts_where_it_is_said_to_the_last_bit():
+    start = ExactGP(**{**QUICK, "subset_iterations": 0, "method": "cholesky", "noise": 0.1}).fit(X, y)
+    assert float(start.hyperparameters.noise.value) == 0.1

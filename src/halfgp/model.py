@@ -147,6 +147,7 @@ class ExactGP:
         posterior: after `fit`.
         history: every step of training.
         report: how the fit went.
+        checkpoint: of a fit that is done, until the model is saved.
     """
 
     def __init__(self, kernel: str | Kernel = Settings.kernel, **options: Any) -> None:
@@ -157,6 +158,7 @@ class ExactGP:
         self.posterior: Posterior | None = None
         self.history: list[Step] = []
         self.report: FitReport | None = None
+        self.checkpoint: Checkpoint | None = None
         self.x_scale: Standardisation | None = None
         self.y_scale: Standardisation | None = None
         self._squeeze = True
@@ -170,7 +172,8 @@ class ExactGP:
             noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
 
         Ctrl-C ends the training with what was found so far. With a `checkpoint`, a fit that was interrupted
-        or killed goes on where it was, and ends with the same bits. One that fails changes nothing here.
+        or killed goes on where it was, and ends with the same bits: after the training, with the last solve.
+        The file stays until the model is saved. A fit that fails changes nothing here.
         """
         began = time.perf_counter()
         settings = self.settings.check()
@@ -195,8 +198,9 @@ class ExactGP:
         self.history = trained.history
         scale = self.posterior.scale
         self.report = self._report(trained.method, trained.interrupted, rows.dropped, began, scale)
-        if checkpoint is not None and not trained.interrupted:
-            checkpoint.remove()
+        self.checkpoint = None if trained.interrupted else checkpoint
+        if self.checkpoint is not None:
+            self.checkpoint.finish()
         return self
 
     def predict(
@@ -424,7 +428,9 @@ class ExactGP:
         elif not isinstance(kernel, Kernel):
             raise InputError(f"`kernel` must be a name or a kernel such as `RBF()`; got {kernel!r}.")
         kernel.check_columns(d)
-        noise = Parameter(torch.tensor(float(settings.noise)), lower=settings.noise_floor, name="noise")
+        noise = Parameter(
+            torch.tensor(float(settings.noise), dtype=torch.float64), settings.noise_floor, name="noise"
+        )
         # Zero where targets are standardised.
         mean = Parameter(problem.y.mean(dim=0), lower=-math.inf, name="mean")
         return Hyperparameters(
