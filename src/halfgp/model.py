@@ -6,6 +6,7 @@ import logging
 import math
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +41,28 @@ class NotFittedError(HalfGPError, ValueError, AttributeError):
 
 class DataWarning(HalfGPWarning):
     """Rows or columns were left out."""
+
+
+class ConstantColumnsWarning(DataWarning):
+    """Columns of points have one value in all rows.
+
+    Attributes:
+        columns: which, from 0.
+        total: how many there are in all.
+    """
+
+    def __init__(self, columns: Sequence[int], total: int) -> None:
+        self.columns, self.total = tuple(columns), total
+        super().__init__(f"{self.naming(range(total))} (from 0).")
+
+    def naming(self, names: Sequence[object]) -> str:
+        """The same words with the columns' names (total,), without a full stop."""
+        shown = ", ".join(str(names[k]) for k in self.columns[:SHOWN_COLUMNS])
+        more = ", ..." if len(self.columns) > SHOWN_COLUMNS else ""
+        return (
+            f"{len(self.columns)} of the {self.total} columns of `X` have one value in all rows and are left"
+            f" out, here and in predictions: {shown}{more}"
+        )
 
 
 class NumericalError(NamedTuple):
@@ -520,13 +543,7 @@ def _tell_constant(x_scale: Standardisation) -> None:
     """A word about columns that are held."""
     which = x_scale.constant.nonzero()[:, 0].tolist()
     if which:
-        named = ", ".join(map(str, which[:SHOWN_COLUMNS])) + (", ..." if len(which) > SHOWN_COLUMNS else "")
-        warnings.warn(
-            f"{len(which)} of the {len(x_scale.constant)} columns of `X` have one value in all rows and are"
-            f" left out, here and in predictions: {named} (from 0).",
-            DataWarning,
-            stacklevel=3,
-        )
+        warnings.warn(ConstantColumnsWarning(which, len(x_scale.constant)), stacklevel=3)
 
 
 def training_of(settings: Settings) -> Training:

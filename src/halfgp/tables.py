@@ -141,6 +141,12 @@ def write_table(path: str | Path, columns: Mapping[str, np.ndarray[Any, Any]]) -
         _WRITERS[suffix](file, arrays)
 
 
+def check_format(path: Path) -> None:
+    """Refuse a path of which `write_table` could not tell the format, or whose format it could not write."""
+    if _suffix(path) == ".parquet":
+        _pyarrow("pyarrow.parquet")
+
+
 @dataclass(frozen=True)
 class _Selection:
     """The columns wanted from a file: their positions, features first, and their names."""

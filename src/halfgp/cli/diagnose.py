@@ -60,7 +60,7 @@ def run(
     With a model, of its kernel and noise; without, of the values that a fit would start from.
     """
     if output is not None:
-        _check_picture(output)
+        _check_picture(output, [data] if model is None else [data, model])
     if threads is not None:
         torch.set_num_threads(threads)
     if model is None:
@@ -91,9 +91,9 @@ def _read(data: Path, target: str | None, features: str | None, drop: str | None
     return table.X, y
 
 
-def _check_picture(output: Path) -> None:
+def _check_picture(output: Path, inputs: list[Path]) -> None:
     """Refuse what cannot be drawn or written before any work is done for it."""
-    check_output(output)
+    check_output(output, inputs)
     if find_spec("matplotlib") is None:
         raise InputError("A diagnosis is drawn by matplotlib: `pip install halfgp[plot]`.")
     if output.suffix.lower() not in PICTURES:

@@ -84,10 +84,10 @@ class Rows(NamedTuple):
     dropped: int
 
 
-def new_model(kernel: str, noise_floor: float, **settings: Any) -> ExactGP:
+def new_model(kernel: str, noise: float | None, noise_floor: float, **settings: Any) -> ExactGP:
     """A model as options describe it, checked before anything is read."""
-    # Training starts above its floor, wherever that is.
-    noise = max(Settings.noise, 2 * noise_floor)
+    if noise is None:  # training starts above its floor, wherever that is
+        noise = max(Settings.noise, 2 * noise_floor)
     gp = ExactGP(kernel, noise_floor=noise_floor, noise=noise, **settings)
     gp.settings.check()
     return gp

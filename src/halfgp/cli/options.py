@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from halfgp.errors import InputError
-from halfgp.settings import CHOICES
+from halfgp.priors import NAMED
+from halfgp.settings import CHOICES, MOST_SEED, MOST_THREADS
 
+NO_PRIORS = "none"
 _MODEL = "Model"
 _RUN = "Run"
 
@@ -47,6 +49,19 @@ Kernel = Annotated[
     str,
     typer.Option(help="rbf, matern12, matern32, matern52 or rational_quadratic.", rich_help_panel=_MODEL),
 ]
+Ard = Annotated[
+    bool, typer.Option("--ard/--no-ard", help="One lengthscale per feature.", rich_help_panel=_MODEL)
+]
+Mean = Annotated[str, typer.Option(help=", ".join(CHOICES["mean"]) + ".", rich_help_panel=_MODEL)]
+Priors = Annotated[str, typer.Option(help=", ".join((*NAMED, NO_PRIORS)) + ".", rich_help_panel=_MODEL)]
+Noise = Annotated[
+    float | None,
+    typer.Option(
+        help="Variance of the noise where training starts, of standardised targets.",
+        show_default=False,
+        rich_help_panel=_MODEL,
+    ),
+]
 NoiseFloor = Annotated[
     float,
     typer.Option(help="Least variance of the noise, of standardised targets.", rich_help_panel=_MODEL),
@@ -60,9 +75,27 @@ Precision = Annotated[
     str,
     typer.Option(help="Of training solves: auto, half, bfloat16, single or double.", rich_help_panel=_MODEL),
 ]
+Variance = Annotated[str, typer.Option(help=", ".join(CHOICES["variance"]) + ".", rich_help_panel=_MODEL)]
+TestTol = Annotated[float, typer.Option(help="Relative residual of the final solve.", rich_help_panel=_MODEL)]
+TestMaxIterations = Annotated[
+    int, typer.Option(help="Iterations of the final solve, at most.", rich_help_panel=_MODEL)
+]
+Unsolved = Annotated[
+    str,
+    typer.Option(
+        help=", ".join(CHOICES["unsolved"]) + ": where the final solve is not exact enough.",
+        rich_help_panel=_MODEL,
+    ),
+]
 Threads = Annotated[
     int | None,
-    typer.Option(help="Threads; by default one per core.", show_default=False, min=1, rich_help_panel=_RUN),
+    typer.Option(
+        help="Threads; by default one per core.",
+        show_default=False,
+        min=1,
+        max=MOST_THREADS,
+        rich_help_panel=_RUN,
+    ),
 ]
 MemoryLimit = Annotated[
     str | None,
@@ -70,8 +103,13 @@ MemoryLimit = Annotated[
         help="Such as 2GB; by default what the machine has.", show_default=False, rich_help_panel=_RUN
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Of everything random.", rich_help_panel=_RUN)]
+Seed = Annotated[int, typer.Option(help="Of everything random.", min=0, max=MOST_SEED, rich_help_panel=_RUN)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and warnings only.")]
+
+
+def priors(name: str) -> str | None:
+    """By name, as `Settings` has them."""
+    return None if name == NO_PRIORS else name
 
 
 def columns(text: str | None, option: str) -> list[str] | None:

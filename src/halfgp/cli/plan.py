@@ -25,6 +25,7 @@ def run(
     subset: options.Subset = Settings.subset,
     method: options.Method = Settings.method,
     precision: options.Precision = str(Settings.precision),
+    variance: options.Variance = Settings.variance,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     as_json: options.AsJson = False,
@@ -35,11 +36,13 @@ def run(
         torch.set_num_threads(threads)
     found = new_model(
         kernel,
+        None,
         noise_floor,
         steps=steps,
         subset=subset,
         method=method,
         precision=precision,
+        variance=variance,
         threads=threads,
         memory_limit=memory_limit,
     ).plan(table.X)

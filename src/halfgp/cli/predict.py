@@ -16,7 +16,7 @@ from halfgp.cli.output import check_output, show, show_json
 from halfgp.errors import InputError
 from halfgp.model import ExactGP
 from halfgp.report import words
-from halfgp.tables import Floats, write_table
+from halfgp.tables import Floats, check_format, write_table
 
 SHOWN = 10  # rows, without an output
 
@@ -48,7 +48,8 @@ def run(
     if not 0 < interval < 1:
         raise InputError(f"`interval` must be between 0 and 1; got {interval:g}. For 95 % write 0.95.")
     if output is not None:
-        check_output(output)
+        check_output(output, [model, data])
+        check_format(output)
     if threads is not None:
         torch.set_num_threads(threads)
     named = NamedModel.load(model)

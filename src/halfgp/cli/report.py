@@ -26,7 +26,7 @@ def run(
 
     The page needs no network and no scripts. Data that the model was not fitted on tell the most.
     """
-    check_output(output)
+    check_output(output, [model, data])
     named = NamedModel.load(model)
     rows = read_rows(named, data, target)
     evaluation = Evaluation.of(
