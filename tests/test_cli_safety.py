@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 from contracts.commands import json_of, make_rows, run
 
+import halfgp
 import halfgp.model
 import halfgp.persistence
 from halfgp.errors import FileError
@@ -234,3 +238,49 @@ def test_names_do_not_command_the_terminal(tmp_path: Path) -> None:
         len(run("fit", tmp_path / "e.csv", "-t", "c\nd", "-o", tmp_path / "n", code=1).stderr.splitlines())
         == 1
     )
+
+
+# ------------------------------------------------------------------------------------------- processes
+
+# Ctrl-C is pressed while the command line is being imported.
+INTERRUPTED = """
+import builtins, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+plain = builtins.__import__
+def press(name, *rest, **more):
+    if name == "halfgp.cli":
+        os.kill(os.getpid(), signal.SIGINT)
+    return plain(name, *rest, **more)
+builtins.__import__ = press
+from halfgp.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_during_imports() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted: nothing was written.\n"
+
+
+def test_the_package_is_light_until_it_is_used() -> None:
+    script = "import sys, halfgp; assert 'torch' not in sys.modules; halfgp.kernels; from halfgp import *; cg"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_every_public_name_is_there() -> None:
+    assert set(halfgp.__all__) == {"__version__", *halfgp._MODULES}
+    assert all(getattr(halfgp, name) is not None for name in halfgp.__all__)
+    assert not hasattr(halfgp, "random")
+
+
+@pytest.mark.parametrize(
+    ("standard_output", "code", "message"),
+    [("> /dev/full", 1, "Error: Standard output cannot be written: No space left on device"), (">&-", 0, "")],
+)
+def test_a_standard_output_that_takes_nothing(standard_output: str, code: int, message: str) -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m halfgp doctor {standard_output}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code
+    assert done.stderr.startswith(message)
+    assert len(done.stderr.splitlines()) == bool(message)
