@@ -113,6 +113,25 @@ def test_rows_without_a_target_are_left_out_with_a_warning(tmp_path: Path) -> No
     assert (scores["rows"], scores["dropped"], scores["training_rows"]) == (49, 1, 49)
 
 
+@pytest.mark.parametrize("command", ["fit", "plan", "predict", "evaluate", "report", "diagnose"])
+def test_text_as_it_comes(command: str, files: Path, tmp_path: Path) -> None:
+    """Semicolons, decimal commas and a header, from a file or from standard input."""
+    table = (files / "test.csv").read_text()
+    (tmp_path / "d.csv").write_text(table.replace(",", "|").replace(".", ","))
+    how = ("--delimiter", "|", "--decimal", ",", "--header")
+    before = () if command in ("fit", "plan", "diagnose") else (files / "model.safetensors",)
+    after = () if before else ("-t", "power")
+    output = {"fit": "m", "predict": "p.csv", "report": "r.html"}.get(command)
+    after += () if output is None else ("-o", tmp_path / output)
+    run(command, *before, tmp_path / "d.csv", *after, *how)
+    guessed = table.replace(",", ";").replace(".", ",")
+    result = CliRunner().invoke(app, [command, *map(str, before), "-", *map(str, after)], input=guessed)
+    assert result.exit_code == 0, result.output
+    assert (
+        "--delimiter" in run(command, *before, tmp_path / "d.csv", *after, "--delimiter", "::", code=1).stderr
+    )
+
+
 def test_predictions_have_their_columns(files: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.csv"
     run("predict", files / "model.safetensors", files / "test.csv", "-o", output, "--error", "--samples", "2")

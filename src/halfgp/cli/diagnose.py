@@ -14,6 +14,7 @@ from halfgp.analysis import Diagnosis, diagnose
 from halfgp.cli import options
 from halfgp.cli.models import NamedModel, read_rows, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
+from halfgp.delimited import Dialect
 from halfgp.errors import FileError, InputError
 from halfgp.replacement import replacing
 from halfgp.tables import Floats
@@ -36,6 +37,9 @@ def run(
     ] = None,
     features: options.Features = None,
     drop: options.Drop = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     kernel: Annotated[
         str | None,
         typer.Option(
@@ -63,8 +67,9 @@ def run(
         _check_picture(output, [data] if model is None else [data, model])
     if threads is not None:
         torch.set_num_threads(threads)
+    dialect = options.dialect(header, delimiter, decimal)
     if model is None:
-        X, y = _read(data, target, features, drop)
+        X, y = _read(data, target, features, drop, dialect)
         found = diagnose(X, y, kernel, noise, rows=rows, tol=tol, threads=threads, seed=seed)
     else:
         given = {"--features": features, "--drop": drop, "--kernel": kernel, "--noise": noise}
@@ -72,7 +77,7 @@ def run(
         if extra:
             raise InputError(f"`{extra[0]}` and `--model` exclude each other: a model has its own.")
         named = NamedModel.load(model)
-        known = read_rows(named, data, target)
+        known = read_rows(named, data, target, dialect)
         if known.dropped and not as_json:
             remark(f"Warning: {known.dropped:,} rows without a value left out.", "bold yellow")
         found = diagnose(known.X, known.y, model=named.gp, rows=rows, tol=tol, threads=threads, seed=seed)
@@ -84,10 +89,12 @@ def run(
         show(facts(list(found.sentences().items())))
 
 
-def _read(data: Path, target: str | None, features: str | None, drop: str | None) -> tuple[Floats, Floats]:
+def _read(
+    data: Path, target: str | None, features: str | None, drop: str | None, dialect: Dialect
+) -> tuple[Floats, Floats]:
     if target is None:
         raise InputError("`target` must name the column to learn, or `model` a model that knows it.")
-    table, y = read_training(data, target, features, drop)
+    table, y = read_training(data, target, features, drop, dialect)
     return table.X, y
 
 

@@ -37,6 +37,9 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.", show_default=False)],
     features: options.Features = None,
     drop: options.Drop = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     kernel: options.Kernel = str(Settings.kernel),
     ard: options.Ard = Settings.ard,
     mean: options.Mean = Settings.mean,
@@ -84,6 +87,7 @@ def run(
         check_output(kept, [data, output])
     if threads is not None:
         torch.set_num_threads(threads)
+    dialect = options.dialect(header, delimiter, decimal)
     gp = new_model(
         kernel,
         noise,
@@ -104,7 +108,7 @@ def run(
         random_state=seed,
         checkpoint=kept,
     )
-    table, y = read_training(data, target, features, drop)
+    table, y = read_training(data, target, features, drop, dialect)
     train, test = _split(y, test_fraction, seed)
     _check_targets(y[train], table.target_name or target)
     if kept is not None and kept.exists() and not quiet:

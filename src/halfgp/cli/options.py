@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from halfgp.delimited import Dialect
 from halfgp.errors import InputError
 from halfgp.priors import NAMED
 from halfgp.settings import CHOICES, MOST_SEED, MOST_THREADS
@@ -15,12 +16,14 @@ from halfgp.settings import CHOICES, MOST_SEED, MOST_THREADS
 NO_PRIORS = "none"
 _MODEL = "Model"
 _RUN = "Run"
+_TEXT = "Text files"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Data = Annotated[
     Path,
     typer.Argument(
-        help="Table of numbers: .csv, .tsv (also .gz), .parquet, .npy or .npz.", show_default=False
+        help="Table of numbers: .csv, .tsv (also .gz), .parquet, .npy or .npz; - for text on standard input.",
+        show_default=False,
     ),
 ]
 Model = Annotated[Path, typer.Argument(help="Model that `halfgp fit` wrote.", show_default=False)]
@@ -44,6 +47,31 @@ Features = Annotated[
 ]
 Drop = Annotated[
     str | None, typer.Option("--drop", help="Columns to leave out, with commas.", show_default=False)
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first row holds names; by default if it is not all numbers.",
+        show_default=False,
+        rich_help_panel=_TEXT,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        help="Between cells: one character, or tab; by default what splits all rows alike.",
+        show_default=False,
+        rich_help_panel=_TEXT,
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="In numbers: a point or a comma; by default what can be nothing else.",
+        show_default=False,
+        rich_help_panel=_TEXT,
+    ),
 ]
 Kernel = Annotated[
     str,
@@ -105,6 +133,12 @@ MemoryLimit = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Of everything random.", min=0, max=MOST_SEED, rich_help_panel=_RUN)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and warnings only.")]
+
+
+def dialect(header: bool | None, delimiter: str | None, decimal: str | None) -> Dialect:
+    """Of text files; a tab can be said in letters."""
+    said = {"tab": "\t", "\\t": "\t"}
+    return Dialect(header, None if delimiter is None else said.get(delimiter, delimiter), decimal).check()
 
 
 def priors(name: str) -> str | None:

@@ -19,6 +19,9 @@ def run(
     target: options.Target,
     features: options.Features = None,
     drop: options.Drop = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     kernel: options.Kernel = str(Settings.kernel),
     noise_floor: options.NoiseFloor = Settings.noise_floor,
     steps: options.Steps = Settings.steps,
@@ -31,7 +34,8 @@ def run(
     as_json: options.AsJson = False,
 ) -> None:
     """Tell what a fit would take, without fitting; exits with 1 if it does not fit into memory."""
-    table, _ = read_training(data, target, features, drop)
+    dialect = options.dialect(header, delimiter, decimal)
+    table, _ = read_training(data, target, features, drop, dialect)
     if threads is not None:
         torch.set_num_threads(threads)
     found = new_model(

@@ -34,6 +34,9 @@ def run(
     error: Annotated[bool, typer.Option("--error", help="Estimates of the numerical error.")] = False,
     interval: Annotated[float, typer.Option(help="Probability between `lower` and `upper`.")] = 0.95,
     samples: Annotated[int, typer.Option(help="So many functions drawn from the posterior.", min=0)] = 0,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
     quiet: options.Quiet = False,
@@ -52,8 +55,9 @@ def run(
         check_format(output)
     if threads is not None:
         torch.set_num_threads(threads)
+    dialect = options.dialect(header, delimiter, decimal)
     named = NamedModel.load(model)
-    X = read_points(named, data)
+    X = read_points(named, data, dialect)
     columns = _columns(named.gp, X, std=std, error=error, interval=interval, samples=samples, seed=seed)
     if output is not None:
         write_table(output, columns)
