@@ -15,8 +15,8 @@ DELIMITERS = (",", ";", "\t")  # that are tried where none is given
 DECIMALS = (".", ",")
 SAMPLE = 100  # lines that are looked at to find out
 MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
+LONGEST = 400  # digits; beyond, no float64 is finite
 FLAGS = {"true": 1.0, "false": 0.0}  # as Parquet has them
-EXACT = 2.0**53  # up to here every integer is a float64
 _COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -106,12 +106,10 @@ def as_number(cell: str, decimal: str = ".") -> float | None:
         return None
 
 
-def is_rounded(cell: str) -> bool:
-    """Whether it holds an integer that no float64 is."""
-    if not _INTEGER.fullmatch(cell.strip()):
-        return False
-    number = float(cell)
-    return math.isinf(number) or int(number) != int(cell)
+def as_integer(cell: str) -> int | None:
+    """The integer that is written in a cell, in digits alone."""
+    digits = _INTEGER.fullmatch(cell.strip())
+    return None if digits is None or len(cell) > LONGEST else int(cell)
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:

@@ -7,7 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from halfgp.priors import as_priors, check_names
 from halfgp.problem import Problem
 from halfgp.settings import Settings, as_bytes
 from halfgp.standardise import Standardisation
+from halfgp.threads import torch_threads
 from halfgp.training import Checkpoint, Step, Training, peak_memory, train
 
 logger = logging.getLogger("halfgp")
@@ -211,12 +212,13 @@ class ExactGP:
         if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
         checkpoint = self._checkpoint(problem, start)
-        trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
-        calibrate = settings.calibrate and trained.method == "cg" and bool(settings.subset)
-        conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
-        self.posterior = condition(
-            problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve
-        )
+        with torch_threads(settings.threads):
+            trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
+            calibrate = settings.calibrate and trained.method == "cg" and bool(settings.subset)
+            conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
+            self.posterior = condition(
+                problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve
+            )
         self.x_scale, self.y_scale, self._squeeze = x_scale, y_scale, rows.single
         self.history = trained.history
         scale = self.posterior.scale
@@ -273,9 +275,10 @@ class ExactGP:
         """At points (m, d) in the user's units, by chunks, so that no copy of all of them is made."""
         posterior, (x_scale, _) = self._fitted(), self._scales
         parts = []
-        for start in range(0, max(len(points), 1), PREDICT_ROWS):
-            x = x_scale.apply(points[start : start + PREDICT_ROWS])
-            parts.append(posterior.predict(x, variance=variance, errors=errors))
+        with torch_threads(self.settings.threads):
+            for start in range(0, max(len(points), 1), PREDICT_ROWS):
+                x = x_scale.apply(points[start : start + PREDICT_ROWS])
+                parts.append(posterior.predict(x, variance=variance, errors=errors))
         return parts[0] if len(parts) == 1 else Prediction.joined(parts)
 
     def sample(
@@ -328,13 +331,17 @@ class ExactGP:
                 f"`y` must have {old.y.shape[1]} targets, as in `fit`; got {rows.targets.shape[1]}."
             )
         problem = old.extended(self._problem(rows, *self._scales))
+        # What a fit takes without its training.
+        solve = replace(self.settings, method="cg", subset=0, steps=0)
+        make_plan(problem.rows, problem.x.shape[1], problem.y.shape[1], solve).require()
         method = choose_method(self.settings.method, problem.rows)
         lacking = torch.zeros(problem.rows - old.rows, old.y.shape[1], dtype=torch.float64)
         conditioning = conditioning_of(self.settings, method, problem.rows)
         start = torch.cat([posterior.weights, lacking])
-        self.posterior = condition(
-            problem, posterior.hyperparameters, conditioning, start, self._observe_solve
-        )
+        with torch_threads(self.settings.threads):
+            self.posterior = condition(
+                problem, posterior.hyperparameters, conditioning, start, self._observe_solve
+            )
         scale = 1.0 if self.report is None else self.report.scale
         self.report = self._report(method, False, rows.dropped, began, scale)
         return self

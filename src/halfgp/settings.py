@@ -96,7 +96,7 @@ class Settings:
         neighbours: so many of them; None takes sixteen a feature, at most 128.
         backend: of kernel products.
         device: where to compute.
-        threads: of kernel products; None follows torch.
+        threads: of kernel products, training and solves; None follows torch.
         memory_limit: bytes, or text such as "2GB"; None for what the machine has.
         checkpoint: path of a file that a killed fit resumes from; it stays until the model is saved.
         callbacks: called as callback(step, hyperparameters) after every step; one that has a method

@@ -26,7 +26,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from halfgp.delimited import EXACT, GUESSED, SAMPLE, Dialect, as_number, is_rounded, records
+from halfgp.data import EXACT, first_rounded, is_rounded
+from halfgp.delimited import GUESSED, SAMPLE, Dialect, as_integer, as_number, records
 from halfgp.errors import InputError
 from halfgp.replacement import replacing
 
@@ -359,7 +360,8 @@ def _cell(path: Path, line: int, name: str, cell: str, decimal: str) -> float:
         raise InputError(
             f"Column {name!r} of {path} must hold numbers; got {shown!r} in line {line}.{remedy} {_LEAVE_OUT}"
         )
-    if is_rounded(cell):
+    integer = as_integer(cell)
+    if integer is not None and is_rounded(integer):
         raise _rounded(path, name, f"{shown} in line {line}")
     return number
 
@@ -373,11 +375,10 @@ def _rounded(path: Path, name: str, value: object) -> InputError:
 
 def _as_floats(path: Path, name: str, values: np.ndarray[Any, Any]) -> Floats:
     """A column (n,) of real numbers of any type; integers that would be rounded are refused."""
+    value = first_rounded(values)
+    if value is not None:
+        raise _rounded(path, name, value)
     floats: Floats = values.astype(np.float64)
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        for value in values[np.abs(floats) >= EXACT].tolist():
-            if int(float(value)) != value:
-                raise _rounded(path, name, value)
     return floats
 
 
