@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ import halfgp.model
 import halfgp.persistence
 from halfgp.errors import FileError
 from halfgp.model import ExactGP
-from halfgp.prediction import UnsolvedError
+from halfgp.prediction import UnsolvedError, UnsolvedWarning
 from halfgp.settings import Settings
 from halfgp.tables import write_table
 
@@ -222,6 +223,18 @@ def test_columns_are_named_in_warnings(tmp_path: Path) -> None:
     assert "Warning: 1 of the 3 columns have one value in all rows" in said
     assert said.rstrip().endswith(": still.")
     assert len(said.splitlines()) == 1
+
+
+def test_warnings_are_lines_in_terms_of_options(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fit(self: ExactGP, X: object, y: object) -> None:
+        warnings.warn("Off by\nfar. Raise `noise_floor` or `rank`.", UnsolvedWarning, stacklevel=2)
+        raise FileError("enough")
+
+    monkeypatch.setattr(ExactGP, "fit", fit)
+    said = run("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", code=1).stderr.splitlines()
+    assert said == [r"Warning: Off by\nfar. Raise `--noise-floor` or `rank`.", "Error: enough"]
 
 
 def test_names_do_not_command_the_terminal(tmp_path: Path) -> None:

@@ -528,3 +528,9 @@ def test_an_update_keeps_to_its_limit():
         model.update(rng.standard_normal((20_000, 2)), rng.standard_normal(20_000))
     assert model.report is report
     model.update(X[:3], y[:3])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, True])
+def test_seeds_that_are_none_are_refused(seed):
+    with pytest.raises(InputError, match="`seed` must be an integer from 0 to"):
+        ExactGP(**QUICK).fit(X[:30], y[:30]).sample(X[:3], seed=seed)

@@ -25,7 +25,7 @@ from halfgp.planner import Plan, choose_method, final_rank, make_plan
 from halfgp.prediction import Conditioning, Posterior, Prediction, condition
 from halfgp.priors import as_priors, check_names
 from halfgp.problem import Problem
-from halfgp.settings import Settings, as_bytes
+from halfgp.settings import MOST_SEED, Settings, as_bytes
 from halfgp.standardise import Standardisation
 from halfgp.threads import torch_threads
 from halfgp.training import Checkpoint, Step, Training, peak_memory, train
@@ -302,6 +302,8 @@ class ExactGP:
         """
         if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
             raise InputError(f"`samples` must be a positive integer; got {samples!r}.")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+            raise InputError(f"`seed` must be an integer from 0 to {MOST_SEED}; got {seed!r}.")
         posterior, (x_scale, y_scale) = self._fitted(), self._scales
         x = x_scale.apply(self._points(X))
         draws = posterior.sample(x, samples, seed, self._noise() if include_noise else 0.0, joint)

@@ -74,10 +74,14 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; whatever it raises becomes a line and an exit code."""
         as_json = self._as_json
+
+        def show(message: Warning | str, *where: Any, **more: Any) -> None:
+            _show_warning(_in_options(str(message), self._options(ctx)), *where, **more)
+
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", HalfGPWarning)
-                warnings.showwarning = _show_warning
+                warnings.showwarning = show
                 result = super().invoke(ctx)
             sys.stdout.flush()  # a reader that has gone is noticed here and not at exit
             return result
@@ -173,7 +177,7 @@ def _in_options(text: str, options: Mapping[str, str]) -> str:
 
 
 def _show_warning(
-    message: Warning | str,
+    message: str,
     category: type[Warning],
     filename: str,
     lineno: int,
