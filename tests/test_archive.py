@@ -32,7 +32,7 @@ from halfgp.archive import NOT_STORED, load_model, save_model
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.errors import FileError, InputError
 from halfgp.model import NotFittedError
-from halfgp.persistence import FORMAT_VERSION, read_file, write_file
+from halfgp.persistence import FORMAT_VERSION, _checksum, read_file, write_file
 
 N = 120
 RNG = np.random.default_rng(0)
@@ -252,7 +252,11 @@ def rewrite(source: Path, target: Path, change: Change, **metadata: str) -> Path
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     header = json.loads(about["header"])
     change(header, tensors)
-    save_file(tensors, target, metadata={**about, "header": json.dumps(header), **metadata})
+    about = {**about, "header": json.dumps(header), **metadata}
+    del about["checksum"]
+    if about["format_version"] != "1":
+        about["checksum"] = _checksum(about, tensors)
+    save_file(tensors, target, metadata=about)
     return target
 
 

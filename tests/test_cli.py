@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from contracts.commands import finish, flat, json_of, make_rows, run, start
+from typer.testing import CliRunner
 
 import halfgp.cli.doctor
 from halfgp import doctor
@@ -26,54 +24,7 @@ from halfgp.tables import read_table, write_table
 from halfgp.version import __version__
 
 COMMANDS = ("fit", "predict", "evaluate", "plan", "report", "doctor")
-# A test run in the background of a shell ignores Ctrl-C, and so would its children.
-PROGRAM = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from halfgp.cli import main
-main()
-"""
 LONG = ("--method", "cg", "--subset", "0", "--steps", "40", "--threads", "1", "--quiet")
-
-
-def run(*arguments: object, code: int | None = 0) -> Result:
-    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "100"})
-    assert code is None or result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
-
-
-def json_of(*arguments: object, code: int = 0) -> dict[str, Any]:
-    document = json.loads(run(*arguments, "--json", code=code).stdout)
-    assert isinstance(document, dict)
-    return document
-
-
-def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-    )
-
-
-def finish(*arguments: object) -> tuple[int, str, str]:
-    process = start(*arguments)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out.decode(), err.decode()
-
-
-def flat(text: str) -> str:
-    """Without the line breaks of a narrow screen."""
-    return " ".join(text.split())
-
-
-def make_rows(path: Path, rows: int, seed: int, **more: Any) -> Path:
-    rng = np.random.default_rng(seed)
-    wind, slope = rng.uniform(-2, 2, size=(2, rows))
-    power = 50 + 10 * np.sin(wind) + 2 * slope + 0.5 * rng.standard_normal(rows)
-    write_table(path, {"wind": wind, "slope": slope, "power": power, **more})
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +111,25 @@ def test_rows_without_a_target_are_left_out_with_a_warning(tmp_path: Path) -> No
     assert "49, 1 more without a target left out" in result.stdout
     scores = json_of("evaluate", tmp_path / "m", path)
     assert (scores["rows"], scores["dropped"], scores["training_rows"]) == (49, 1, 49)
+
+
+@pytest.mark.parametrize("command", ["fit", "plan", "predict", "evaluate", "report", "diagnose"])
+def test_text_as_it_comes(command: str, files: Path, tmp_path: Path) -> None:
+    """Semicolons, decimal commas and a header, from a file or from standard input."""
+    table = (files / "test.csv").read_text()
+    (tmp_path / "d.csv").write_text(table.replace(",", "|").replace(".", ","))
+    how = ("--delimiter", "|", "--decimal", ",", "--header")
+    before = () if command in ("fit", "plan", "diagnose") else (files / "model.safetensors",)
+    after = () if before else ("-t", "power")
+    output = {"fit": "m", "predict": "p.csv", "report": "r.html"}.get(command)
+    after += () if output is None else ("-o", tmp_path / output)
+    run(command, *before, tmp_path / "d.csv", *after, *how)
+    guessed = table.replace(",", ";").replace(".", ",")
+    result = CliRunner().invoke(app, [command, *map(str, before), "-", *map(str, after)], input=guessed)
+    assert result.exit_code == 0, result.output
+    assert (
+        "--delimiter" in run(command, *before, tmp_path / "d.csv", *after, "--delimiter", "::", code=1).stderr
+    )
 
 
 def test_predictions_have_their_columns(files: Path, tmp_path: Path) -> None:

@@ -157,3 +157,11 @@ def test_indices_are_integers_slices_or_lists_of_them(i: object, expected: list[
 def test_bad_indices_are_refused(i: object) -> None:
     with pytest.raises(InputError, match="Row indices must be"):
         as_indices(i, 5, CPU)
+
+
+@pytest.mark.parametrize("make", [np.array, torch.tensor], ids=["numpy", "torch"])
+def test_integers_that_would_be_rounded_are_refused(make):
+    assert as_points(make([[2**60], [-(2**53)]]), "X").tolist() == [[2.0**60], [-(2.0**53)]]
+    for value in (2**53 + 1, -(2**53) - 1, 2**63 - 1):
+        with pytest.raises(InputError, match=f"`X` must hold numbers that float64 has; got {value}"):
+            as_points(make([[1], [value]]), "X")

@@ -342,6 +342,8 @@ def test_callbacks_and_checkpoint(tmp_path: Path) -> None:
     )
     regressor.fit(X, Y)
     assert seen == [step.stage for step in regressor.history_]
+    assert (tmp_path / "c").exists()
+    regressor.save(tmp_path / "m")
     assert not (tmp_path / "c").exists()
 
 
@@ -522,3 +524,27 @@ def test_files_that_are_none(fitted: GPRegressor, tmp_path: Path) -> None:
         halfgp.load(tmp_path / "none")
     with pytest.raises(FileError, match="no directory"):
         fitted.save(tmp_path / "none" / "m")
+
+
+def test_a_fit_that_fails_leaves_an_earlier_model_as_it_was() -> None:
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    regressor = GPRegressor(**CG).fit(frame, Y)
+    before = regressor.predict(frame)
+    wide = np.concatenate([X, X], axis=1)
+    for noise in (-np.ones(len(Y)), np.ones(3)):
+        with pytest.raises(InputError, match="`noise`"):
+            regressor.fit(wide, Y, noise=noise)
+    assert regressor.n_features_in_ == 2
+    assert list(regressor.feature_names_in_) == ["a", "b"]
+    np.testing.assert_array_equal(regressor.predict(frame), before)
+    fresh = GPRegressor(noise=-1)
+    with pytest.raises(InputError, match="`noise`"):
+        fresh.fit(X, Y)
+    assert not hasattr(fresh, "n_features_in_")
+
+
+def test_integers_that_would_be_rounded_are_refused() -> None:
+    many = (np.arange(len(Y)) + 2**53).reshape(-1, 1)
+    for points in (many, pd.DataFrame({"id": many[:, 0], "a": X[:, 0]})):
+        with pytest.raises(InputError, match="`X` must hold numbers that float64 has; got 9007199254740993"):
+            GPRegressor(**CG).fit(points, Y)

@@ -13,6 +13,7 @@ from contracts.textbook import Textbook, points, targets
 from halfgp.errors import FileError, InputError
 from halfgp.kernels import RBF, Linear, Matern, White
 from halfgp.model import DataWarning, ExactGP, LogLikelihood, NotFittedError, NumericalError
+from halfgp.planner import MemoryLimitError
 from halfgp.priors import Gamma
 from halfgp.standardise import Standardisation
 
@@ -507,3 +508,44 @@ def test_noise_that_depends_on_the_point_is_that_of_the_point():
     assert noise[1] > 5 * noise[0]
     draws = model.sample(new, 4000, include_noise=True) - model.sample(new, 4000)
     np.testing.assert_allclose(draws.std(axis=1), noise, rtol=4.5 / np.sqrt(8000))
+
+
+def test_the_noise_starts_where_it_is_said_to_the_last_bit():
+    start = ExactGP(**{**QUICK, "subset_iterations": 0, "method": "cholesky", "noise": 0.1}).fit(X, y)
+    assert float(start.hyperparameters.noise.value) == 0.1
+
+
+def test_threads_are_those_of_the_exact_stage_and_then_as_before():
+    seen = []
+
+    def look(step, point):
+        seen.append(torch.get_num_threads())
+
+    before = torch.get_num_threads()
+    model = ExactGP(**QUICK, threads=before + 1, callbacks=[look]).fit(X, y)
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before
+
+    def fail(step, point):
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        ExactGP(**QUICK, threads=before + 1, callbacks=[fail]).fit(X, y)
+    model.predict(X)
+    assert torch.get_num_threads() == before
+
+
+def test_an_update_keeps_to_its_limit():
+    model = ExactGP(**QUICK, memory_limit="700 MB").fit(X, y)
+    report = model.report
+    rng = np.random.default_rng(0)
+    with pytest.raises(MemoryLimitError, match="rows with 2 features needs about"):
+        model.update(rng.standard_normal((20_000, 2)), rng.standard_normal(20_000))
+    assert model.report is report
+    model.update(X[:3], y[:3])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, True])
+def test_seeds_that_are_none_are_refused(seed):
+    with pytest.raises(InputError, match="`seed` must be an integer from 0 to"):
+        ExactGP(**QUICK).fit(X[:30], y[:30]).sample(X[:3], seed=seed)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from contracts.textbook import KERNELS, Textbook, at, points, targets

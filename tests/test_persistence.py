@@ -8,9 +8,11 @@ import os
 import pickle
 import random
 import resource
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import halfgp.persistence as module
-from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
+from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White, replacement
 from halfgp.errors import FileError, HalfGPError, InputError
 from halfgp.kernels import Kernel, Product, Scaled, Sum
 from halfgp.parameters import Parameter
@@ -472,6 +474,33 @@ def test_thousands_of_damaged_files(tmp_path: Path, seed: int) -> None:
         well_formed_or_refused(path)
 
 
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    write_file(path, "model", HEADER, TENSORS)
+    good = path.read_bytes()
+    loaded = 0
+    for bit in range(8 * len(good)):
+        damaged = bytearray(good)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            stored = read_file(path, "model")
+        except FileError:
+            continue
+        loaded += 1  # what JSON says in two ways: an E for an e
+        assert stored.header == HEADER
+        assert all(torch.equal(stored.tensors[name], tensor) for name, tensor in TENSORS.items())
+    assert loaded < 10
+
+
+def test_a_file_without_its_checksum_is_refused_unless_it_is_of_the_first_format(tmp_path: Path) -> None:
+    assert read_file(written(tmp_path / "m"), "model").version == 1
+    with pytest.raises(FileError, match="checksum does not fit"):
+        read_file(written(tmp_path / "m", format_version="2"), "model")
+    with pytest.raises(FileError, match="checksum"):
+        read_file(written(tmp_path / "m", checksum="0" * 64), "model")
+
+
 def test_every_truncation_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m"
     write_file(path, "model", HEADER, TENSORS)
@@ -491,17 +520,17 @@ def assert_untouched(directory: Path) -> None:
     assert torch.equal(read_file(directory / "m", "model").tensors["x"], TENSORS["x"])
 
 
-@pytest.mark.parametrize("step", ["save_file", "_sync"])
+@pytest.mark.parametrize("step", [(module, "save_file"), (replacement, "_sync")], ids=["save", "sync"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
 def test_a_write_that_fails_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[Any, str], error: BaseException
 ) -> None:
     write_file(tmp_path / "m", "model", {}, TENSORS)
 
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(module, step, fail)
+    monkeypatch.setattr(*step, fail)
     wanted = FileError if isinstance(error, OSError) else KeyboardInterrupt
     with pytest.raises(wanted):
         write_file(tmp_path / "m", "model", {}, {"x": torch.zeros(5)})
@@ -533,10 +562,10 @@ def test_places_that_cannot_be_written_are_refused(tmp_path: Path, monkeypatch: 
     with pytest.raises(FileError, match="cannot be written"):
         write_file(tmp_path / ("long" * 100), "model", {}, TENSORS)
 
-    def refuse(*_: object) -> int:
+    def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(module.os, "open", refuse)
+    monkeypatch.setattr(module.os, "mkdir", refuse)
     with pytest.raises(FileError, match=r"no permission for `.*`\. Choose another directory"):
         write_file(tmp_path / "m", "model", {}, TENSORS)
     assert list(tmp_path.iterdir()) == []
@@ -551,6 +580,30 @@ def test_permissions_are_respected(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(FileError, match="no permission"):
         write_file(tmp_path / "n", "model", {}, TENSORS)
+
+
+def leave_behind(path: Path, age: float) -> None:
+    """What a writer to that path that was killed so many seconds ago has left."""
+    before = set(path.parent.iterdir())
+    child = os.fork()
+    if child == 0:
+        with replacement.replacing(path):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    (directory,) = set(path.parent.iterdir()) - before
+    for left in (*directory.iterdir(), directory):
+        os.utime(left, (time.time() - age,) * 2)
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """What another one may be writing now, and what belongs to another file, stays."""
+    leave_behind(tmp_path / "m", age=3600)
+    leave_behind(tmp_path / "m", age=0)
+    leave_behind(tmp_path / "other", age=3600)
+    write_file(tmp_path / "m", "model", {}, TENSORS)
+    assert sum(path.is_dir() for path in tmp_path.iterdir()) == 2
+    write_file(tmp_path / "other", "model", {}, TENSORS)
+    assert sum(path.is_dir() for path in tmp_path.iterdir()) == 1
 
 
 def test_permissions_and_links_are_kept(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import io
 import stat
 import sys
 import time
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halfgp import tables
+from halfgp.delimited import Dialect
 from halfgp.errors import InputError
 from halfgp.tables import read_table, write_table
 
@@ -116,6 +118,18 @@ def test_an_archive_has_features_and_a_target(tmp_path: Path) -> None:
         ("a,b\n 1 , -2e-3\n+.5,inf\n", ("a", "b"), [[1, -2e-3], [0.5, np.inf]]),
         ("\n  \na,b\n1,2\n", ("a", "b"), [[1, 2]]),
         ("a\n1\n2\n", ("a",), [[1], [2]]),
+        ("a;b\n1;2\n", ("a", "b"), [[1, 2]]),
+        ("a\tb\n1\t2\n", ("a", "b"), [[1, 2]]),
+        ("1;2\n3;4\n", ("x0", "x1"), [[1, 2], [3, 4]]),
+        ("a;b\n1,5;-,5e-3\n;2\n", ("a", "b"), [[1.5, -0.5e-3], [np.nan, 2]]),
+        ("1,5;2,25\n3,5;4\n", ("x0", "x1"), [[1.5, 2.25], [3.5, 4]]),
+        ("1,234;1,5\n", ("x0", "x1"), [[1.234, 1.5]]),
+        ('"a";"b, c"\n1.5;2\n', ("a", "b, c"), [[1.5, 2]]),
+        ('a,b\n"1,5","2,5"\n', ("a", "b"), [[1.5, 2.5]]),
+        ("a,b;c\n1,2\n3,4\n", ("a", "b;c"), [[1, 2], [3, 4]]),
+        ("0,1,2\n5,6,7\n", ("0", "1", "2"), [[5, 6, 7]]),
+        ("a,b\nTrue,false\n", ("a", "b"), [[1, 0]]),
+        ("a,b\n9007199254740992,1e300\n", ("a", "b"), [[2**53, 1e300]]),
     ],
 )
 def test_text_as_people_write_it(
@@ -123,9 +137,84 @@ def test_text_as_people_write_it(
 ) -> None:
     table = read_table(written(tmp_path, text), target=None, require_target=False)
     assert table.feature_names == names
-    assert table.X.tolist() == rows
+    assert np.array_equal(table.X, rows, equal_nan=True)
     assert table.y is None
     assert table.target_name is None
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "names", "rows"),
+    [
+        ("2019,2020\n1,2\n", {"header": True}, ("2019", "2020"), [[1, 2]]),
+        ("0,1,2\n5,6,7\n", {"header": False}, ("x0", "x1", "x2"), [[0, 1, 2], [5, 6, 7]]),
+        ("a|b\n1|2\n", {"delimiter": "|"}, ("a", "b"), [[1, 2]]),
+        ("a;b\n1,500;2\n", {"decimal": ","}, ("a", "b"), [[1.5, 2]]),
+        ("a\n1,5\n", {"decimal": ",", "delimiter": ";"}, ("a",), [[1.5]]),
+    ],
+)
+def test_text_as_it_is_said_to_be(
+    tmp_path: Path, text: str, options: dict, names: tuple[str, ...], rows: list
+) -> None:
+    path = written(tmp_path, text)
+    table = read_table(path, target=None, require_target=False, dialect=Dialect(**options))
+    assert table.feature_names == names
+    assert table.X.tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delimiter": "::"}, "`delimiter` must be one character that is in no number.* got '::'"),
+        ({"delimiter": "1"}, "`delimiter`"),
+        ({"delimiter": "\n"}, "`delimiter`"),
+        ({"decimal": "'"}, "`decimal` must be"),
+        ({"decimal": ",", "delimiter": ","}, "`delimiter` and `decimal` must differ"),
+    ],
+)
+def test_bad_dialects_are_refused(tmp_path: Path, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_table(written(tmp_path, "a,b\n1,2\n"), target="a", dialect=Dialect(**options))
+
+
+def test_a_name_that_is_asked_for_makes_a_header_of_numbers(tmp_path: Path) -> None:
+    path = written(tmp_path, "2019,2020,2021\n1,2,3\n")
+    table = read_table(path, target="2021")
+    assert (table.feature_names, table.target_name, table.X.tolist()) == (("2019", "2020"), "2021", [[1, 2]])
+    assert read_table(path, target="-1", features=["2020"]).X.tolist() == [[2]]
+    assert read_table(path, target="-1").X.tolist() == [[2019, 2020], [1, 2]]
+    small = written(tmp_path, "7,1,2\n1,2,3\n")
+    assert read_table(small, target="2").X.tolist() == [[7, 1], [1, 2]]  # an index, as it may be
+
+
+def test_standard_input_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Input:
+        buffer = io.BytesIO(b"a;y\n1;2\n3;x\n")
+
+    monkeypatch.setattr(sys, "stdin", Input)
+    with pytest.raises(InputError, match="Column 'y' of standard input must hold numbers; got 'x' in line 3"):
+        read_table("-", target="y")
+    Input.buffer = io.BytesIO(b"a;y\n1;2\n")
+    table = read_table("-", target="y")
+    assert (table.X.tolist(), str(table.source)) == ([[1]], "standard input")
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        read_table("-", target="y")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", pytest.param(".parquet", marks=needs_pyarrow)])
+def test_integers_that_would_be_rounded_are_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t{suffix}"
+    for value, fine in ((2**53 + 1, False), (2**60, True), (-(2**53) - 1, False), (2**63 - 1, False)):
+        column = np.array([1, value, 3])
+        if suffix == ".npy":
+            np.save(path, np.stack([column, column], axis=1))
+        else:
+            write_table(path, {"x0": column, "x1": column})
+        if fine:
+            assert read_table(path, target="-1").X[1, 0] == value
+        else:
+            with pytest.raises(InputError, match=f"'x0' .* got {value}, which it would round"):
+                read_table(path, target="-1")
 
 
 @pytest.mark.parametrize("missing", ["", "NA", "na", "nan", "NaN", "null", "NULL", "N/A", "None", " "])
@@ -185,10 +274,15 @@ LABEL = r"Leave the column out with `drop` \(--drop\), or encode it as numbers"
         ('a,y\n"1\n",2\n1\n', "line 4 has 1"),
         ("a,y\n1,2\n\nred,3\n", f"Column 'a' of .* must hold numbers; got 'red' in line 4. {LABEL}"),
         ("a,y\n2020_01,2\n", "got '2020_01' in line 2"),
-        ('a,y\n"1,5",2\n', "got '1,5' in line 2"),
+        ('a,y\n"1,500",2\n', r"got '1,500' in line 2. If its comma is a decimal one, .*--decimal ,"),
+        ("a;y\n1,5;2\n1.5;2\n", "got '1,5' in line 2"),
+        ("a;y\n1,5;2\n" + "3;4\n" * 200 + "1.5;2\n", "got '1.5' in line 203"),
+        ("a,y\n9007199254740993,2\n", "float64 has; got 9007199254740993 in line 2, which it would round"),
+        ("a,y\nnan,-9007199254740993\n", "'y' .* got -9007199254740993 in line 2"),
+        ("a,y\n1" + "0" * 350 + ",2\n", "which it would round"),
         ("a,y\n" + "z" * 100 + ",2\n", "got 'z{40}…'"),
         ("a,a,y\n1,2,3\n", "must have different names; 'a' repeat"),
-        ("a;y\n1;2\n", "separated by commas; got semicolons"),
+        ("a;y\n1;2\n3;4;5\n", "must have 2 cells, as the first has; line 3 has 3"),
         ('a,y\n1,"2\n', "must name a readable .csv file.*unexpected end of data"),
         (b"a,y\n1,\xe9\n", "must name text in UTF-8"),
         ("a,y\n1,2\n".encode("utf-16"), "binary or UTF-16|UTF-8"),

@@ -1,29 +1,29 @@
 """Exact Gaussian processes in low precision."""
 
 import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from halfgp.estimator import GPRegressor, load
-from halfgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
-from halfgp.model import ExactGP
-from halfgp.operators import KernelOperator
-from halfgp.precision import Precision
-from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
-from halfgp.priors import Gamma, LogNormal, Overall
-from halfgp.solvers import (
-    SolveResult,
-    alternating_projection,
-    cg,
-    lanczos,
-    log_determinant,
-    minres,
-    refine,
-)
 from halfgp.version import __version__
 
-# OpenMP's threads do not live on in a forked child, where torch would wait for them for ever.
-os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+if TYPE_CHECKING:
+    from halfgp.estimator import GPRegressor, load
+    from halfgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
+    from halfgp.model import ExactGP
+    from halfgp.operators import KernelOperator
+    from halfgp.precision import Precision
+    from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
+    from halfgp.priors import Gamma, LogNormal, Overall
+    from halfgp.solvers import (
+        SolveResult,
+        alternating_projection,
+        cg,
+        lanczos,
+        log_determinant,
+        minres,
+        refine,
+    )
 
 __all__ = [
     "RBF",
@@ -53,3 +53,45 @@ __all__ = [
     "minres",
     "refine",
 ]
+
+# Imported when one is asked for: torch and the rest take seconds, and whoever presses Ctrl-C meanwhile
+# in the shell should not see a traceback.
+_NAMES = {
+    "estimator": "GPRegressor load",
+    "kernels": "RBF Constant Linear Matern Periodic RationalQuadratic White",
+    "model": "ExactGP",
+    "operators": "KernelOperator",
+    "precision": "Precision",
+    "preconditioners": "Nystrom PivotedCholesky RandomlyPivotedCholesky",
+    "priors": "Gamma LogNormal Overall",
+    "solvers": "SolveResult alternating_projection cg lanczos log_determinant minres refine",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, or a module of the package."""
+    if name in _MODULES:
+        value = getattr(import_module(f"halfgp.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_"):
+        try:
+            return import_module(f"halfgp.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"halfgp.{name}":
+                raise
+    raise AttributeError(f"module 'halfgp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _in_child() -> None:
+    """OpenMP's threads do not live on in a forked child, where torch would wait for them for ever."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+os.register_at_fork(after_in_child=_in_child)

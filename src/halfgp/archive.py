@@ -16,7 +16,6 @@ from halfgp.kernels import Kernel
 from halfgp.model import ExactGP, FitReport, NotFittedError, conditioning_of
 from halfgp.parameters import Parameter
 from halfgp.persistence import (
-    FilePath,
     Stored,
     kernel_from_spec,
     kernel_to_spec,
@@ -30,6 +29,7 @@ from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedChol
 from halfgp.prediction import Accuracy, Conditioning, Equations, Posterior, Variances, condition
 from halfgp.priors import Gamma, LogNormal, Overall, Prior
 from halfgp.problem import Problem
+from halfgp.replacement import FilePath
 from halfgp.settings import Settings, as_bytes
 from halfgp.solvers import SolveResult
 from halfgp.solvers.base import Climb, Status
@@ -62,7 +62,7 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
     Args:
         model: fitted. Its callbacks, checkpoint and progress are not stored, and of a backend or a precision
             that came as an object only the name is.
-        path: where to; written whole or not at all.
+        path: where to; written whole or not at all. Then the checkpoint of the fit is removed.
         extra: JSON of the caller's, handed back by `load_model`.
 
     Raises:
@@ -116,6 +116,9 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
         "extra": dict(extra or {}),
     }
     write_file(path, "model", header, tensors)
+    if model.checkpoint is not None:  # not a moment earlier: it is all that is left of a fit that is killed
+        model.checkpoint.remove()
+        model.checkpoint = None
 
 
 def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:

@@ -15,6 +15,7 @@ from halfgp.errors import InputError
 
 ArrayLike = np.ndarray[Any, Any] | Tensor | Sequence[Any]
 Array = np.ndarray[Any, Any] | Tensor
+EXACT = 2.0**53  # below it every integer is a float64
 
 
 def as_points(x: ArrayLike, name: str, device: torch.device | None = None) -> Tensor:
@@ -110,6 +111,32 @@ def as_indices(i: object, n: int, device: torch.device) -> tuple[Tensor, bool]:
     return (indices % max(n, 1)).reshape(-1).to(device), given.ndim == 0
 
 
+def is_rounded(value: int) -> bool:
+    """Whether no float64 is this integer."""
+    try:
+        return int(float(value)) != value
+    except OverflowError:
+        return True
+
+
+def first_rounded(array: np.ndarray[Any, Any]) -> int | None:
+    """The first integer in an array that float64 would round, as it does identifiers; None without any."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8:
+        return None
+    large: list[int] = array[np.abs(array.astype(np.float64)) >= EXACT].tolist()
+    return next((value for value in large if is_rounded(value)), None)
+
+
+def check_exact(array: np.ndarray[Any, Any], name: str) -> None:
+    """Raise for integers that float64 would round."""
+    value = first_rounded(array)
+    if value is not None:
+        raise InputError(
+            f"`{name}` must hold numbers that float64 has; got {value}, which it would round. Leave the"
+            " column out, or subtract what its values have in common."
+        )
+
+
 def check_device(tensor: Tensor, name: str, device: torch.device) -> None:
     """Raise unless the tensor is on the device of the points."""
     if tensor.device != device:
@@ -162,6 +189,8 @@ def _as_real(x: float | ArrayLike, name: str) -> Tensor:
         x = x.detach()
         if x.dtype in (torch.float32, torch.float64):
             return x
+        if x.dtype == torch.int64:
+            check_exact(x.cpu().numpy(), name)
         return x.to(torch.float32 if x.is_floating_point() else torch.float64)
     try:
         array = np.asarray(x)
@@ -169,6 +198,7 @@ def _as_real(x: float | ArrayLike, name: str) -> Tensor:
         raise InputError(f"`{name}` must be a rectangular array of numbers: {error}") from error
     if array.dtype.kind not in "fiu":
         raise InputError(f"`{name}` must hold real numbers; got dtype {array.dtype}. Convert it to float64.")
+    check_exact(array, name)
     dtype = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
     array = array.astype(dtype, copy=False)  # also to native byte order
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from os import PathLike
 from typing import Any
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from halfgp.archive import load_model, save_model
 from halfgp.backends import Backend
-from halfgp.data import ArrayLike
+from halfgp.data import ArrayLike, check_exact
 from halfgp.errors import FileError, InputError
 from halfgp.kernels import Kernel
 from halfgp.model import ExactGP, FloatArray, LeaveOneOut, LogLikelihood
@@ -28,6 +29,7 @@ from halfgp.scores import Scores, score
 from halfgp.settings import Settings
 from halfgp.training import Step
 
+NOTED = ("n_features_in_", "feature_names_in_")  # by scikit-learn, when it looks at points
 POINTS = {"dtype": np.float64, "order": "C"}
 # One target that is missing costs its row, which `ExactGP` leaves out with a warning. Infinity is refused.
 TARGETS = {"dtype": np.float64, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
@@ -176,10 +178,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             y: (n,) or (n, q) targets that share one kernel; rows with NaN are left out, with a warning.
             noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
         """
-        points, targets = self._validated(X, y, reset=True)
-        model = self._unfitted()
-        with shown_progress(model, model.settings.progress):
-            model.fit(points, targets, noise)
+        with self._as_it_was_unless_done():
+            points, targets = self._validated(X, y, reset=True)
+            model = self._unfitted()
+            with shown_progress(model, model.settings.progress):
+                model.fit(points, targets, noise)
         return self._take(model)
 
     def predict(
@@ -274,7 +277,18 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return ExactGP(**options | {"random_state": _seed(self.random_state)})
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")  # a fit that failed has left `n_features_in_`
+        return hasattr(self, "model_")
+
+    @contextmanager
+    def _as_it_was_unless_done(self) -> Iterator[None]:
+        """A fit that fails leaves no trace of its points, which scikit-learn notes before it."""
+        noted = {name: value for name, value in self.__dict__.items() if name in NOTED}
+        try:
+            yield
+        except BaseException:
+            others = {name: value for name, value in self.__dict__.items() if name not in NOTED}
+            self.__dict__ = others | noted
+            raise
 
     def _fitted(self) -> ExactGP:
         check_is_fitted(self)
@@ -294,10 +308,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[FloatArray, FloatArray]:
         """Points (n, d) and targets (n,) or (n, q), by the rules of scikit-learn."""
+        _check_integers(X)
         points, targets = validate_data(self, X, y, reset=reset, validate_separately=(POINTS, TARGETS))
         return points, targets
 
     def _points(self, X: ArrayLike) -> FloatArray:
+        _check_integers(X)
         points: FloatArray = validate_data(self, X, reset=False, **POINTS)
         return points
 
@@ -319,6 +335,13 @@ def load(path: str | PathLike[str]) -> GPRegressor:
             raise FileError(f"`feature_names` of `{path}` must be {d} strings or null; got {names!r:.80}.")
         regressor.feature_names_in_ = np.array(names, dtype=object)
     return regressor
+
+
+def _check_integers(X: Any) -> None:
+    """Refuse those of an array or a frame that scikit-learn would round to float64 without a word."""
+    parts = [X[name] for name in X.columns] if hasattr(X, "columns") else [X] if hasattr(X, "dtype") else []
+    for part in map(np.asarray, parts):
+        check_exact(part, "X")
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,8 @@ import logging
 import math
 import time
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +25,9 @@ from halfgp.planner import Plan, choose_method, final_rank, make_plan
 from halfgp.prediction import Conditioning, Posterior, Prediction, condition
 from halfgp.priors import as_priors, check_names
 from halfgp.problem import Problem
-from halfgp.settings import Settings, as_bytes
+from halfgp.settings import MOST_SEED, Settings, as_bytes
 from halfgp.standardise import Standardisation
+from halfgp.threads import torch_threads
 from halfgp.training import Checkpoint, Step, Training, peak_memory, train
 
 logger = logging.getLogger("halfgp")
@@ -40,6 +42,28 @@ class NotFittedError(HalfGPError, ValueError, AttributeError):
 
 class DataWarning(HalfGPWarning):
     """Rows or columns were left out."""
+
+
+class ConstantColumnsWarning(DataWarning):
+    """Columns of points have one value in all rows.
+
+    Attributes:
+        columns: which, from 0.
+        total: how many there are in all.
+    """
+
+    def __init__(self, columns: Sequence[int], total: int) -> None:
+        self.columns, self.total = tuple(columns), total
+        super().__init__(f"{self.naming(range(total))} (from 0).")
+
+    def naming(self, names: Sequence[object]) -> str:
+        """The same words with the columns' names (total,), without a full stop."""
+        shown = ", ".join(str(names[k]) for k in self.columns[:SHOWN_COLUMNS])
+        more = ", ..." if len(self.columns) > SHOWN_COLUMNS else ""
+        return (
+            f"{len(self.columns)} of the {self.total} columns of `X` have one value in all rows and are left"
+            f" out, here and in predictions: {shown}{more}"
+        )
 
 
 class NumericalError(NamedTuple):
@@ -147,6 +171,7 @@ class ExactGP:
         posterior: after `fit`.
         history: every step of training.
         report: how the fit went.
+        checkpoint: of a fit that is done, until the model is saved.
     """
 
     def __init__(self, kernel: str | Kernel = Settings.kernel, **options: Any) -> None:
@@ -157,6 +182,7 @@ class ExactGP:
         self.posterior: Posterior | None = None
         self.history: list[Step] = []
         self.report: FitReport | None = None
+        self.checkpoint: Checkpoint | None = None
         self.x_scale: Standardisation | None = None
         self.y_scale: Standardisation | None = None
         self._squeeze = True
@@ -170,7 +196,8 @@ class ExactGP:
             noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
 
         Ctrl-C ends the training with what was found so far. With a `checkpoint`, a fit that was interrupted
-        or killed goes on where it was, and ends with the same bits. One that fails changes nothing here.
+        or killed goes on where it was, and ends with the same bits: after the training, with the last solve.
+        The file stays until the model is saved. A fit that fails changes nothing here.
         """
         began = time.perf_counter()
         settings = self.settings.check()
@@ -185,19 +212,21 @@ class ExactGP:
         if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
         checkpoint = self._checkpoint(problem, start)
-        trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
-        by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
-        calibrate = settings.calibrate and by_subset and settings.subset_iterations > 0
-        conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
-        self.posterior = condition(
-            problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve
-        )
+        with torch_threads(settings.threads):
+            trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
+            by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
+            calibrate = settings.calibrate and by_subset and settings.subset_iterations > 0
+            conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
+            self.posterior = condition(
+                problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve
+            )
         self.x_scale, self.y_scale, self._squeeze = x_scale, y_scale, rows.single
         self.history = trained.history
         scale = self.posterior.scale
         self.report = self._report(trained.method, trained.interrupted, rows.dropped, began, scale)
-        if checkpoint is not None and not trained.interrupted:
-            checkpoint.remove()
+        self.checkpoint = None if trained.interrupted else checkpoint
+        if self.checkpoint is not None:
+            self.checkpoint.finish()
         return self
 
     def predict(
@@ -249,9 +278,10 @@ class ExactGP:
         """At points (m, d) in the user's units, by chunks, so that no copy of all of them is made."""
         posterior, (x_scale, _) = self._fitted(), self._scales
         parts = []
-        for start in range(0, max(len(points), 1), PREDICT_ROWS):
-            x = x_scale.apply(points[start : start + PREDICT_ROWS])
-            parts.append(posterior.predict(x, variance=variance, errors=errors))
+        with torch_threads(self.settings.threads):
+            for start in range(0, max(len(points), 1), PREDICT_ROWS):
+                x = x_scale.apply(points[start : start + PREDICT_ROWS])
+                parts.append(posterior.predict(x, variance=variance, errors=errors))
         return parts[0] if len(parts) == 1 else Prediction.joined(parts)
 
     def sample(
@@ -275,6 +305,8 @@ class ExactGP:
         """
         if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
             raise InputError(f"`samples` must be a positive integer; got {samples!r}.")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+            raise InputError(f"`seed` must be an integer from 0 to {MOST_SEED}; got {seed!r}.")
         posterior, (x_scale, y_scale) = self._fitted(), self._scales
         x = x_scale.apply(self._points(X))
         noise = self._noise(self._points(X)) if include_noise else 0.0
@@ -305,13 +337,17 @@ class ExactGP:
                 f"`y` must have {old.y.shape[1]} targets, as in `fit`; got {rows.targets.shape[1]}."
             )
         problem = old.extended(self._problem(rows, *self._scales))
+        # What a fit takes without its training.
+        solve = replace(self.settings, method="cg", subset=0, steps=0)
+        make_plan(problem.rows, problem.x.shape[1], problem.y.shape[1], solve).require()
         method = choose_method(self.settings.method, problem.rows)
         lacking = torch.zeros(problem.rows - old.rows, old.y.shape[1], dtype=torch.float64)
         conditioning = conditioning_of(self.settings, method, problem.rows)
         start = torch.cat([posterior.weights, lacking])
-        self.posterior = condition(
-            problem, posterior.hyperparameters, conditioning, start, self._observe_solve
-        )
+        with torch_threads(self.settings.threads):
+            self.posterior = condition(
+                problem, posterior.hyperparameters, conditioning, start, self._observe_solve
+            )
         scale = 1.0 if self.report is None else self.report.scale
         self.report = self._report(method, False, rows.dropped, began, scale)
         return self
@@ -430,7 +466,9 @@ class ExactGP:
         elif not isinstance(kernel, Kernel):
             raise InputError(f"`kernel` must be a name or a kernel such as `RBF()`; got {kernel!r}.")
         kernel.check_columns(d)
-        noise = Parameter(torch.tensor(float(settings.noise)), lower=settings.noise_floor, name="noise")
+        noise = Parameter(
+            torch.tensor(float(settings.noise), dtype=torch.float64), settings.noise_floor, name="noise"
+        )
         # Zero where targets are standardised.
         mean = Parameter(problem.y.mean(dim=0), lower=-math.inf, name="mean")
         return Hyperparameters(
@@ -520,13 +558,7 @@ def _tell_constant(x_scale: Standardisation) -> None:
     """A word about columns that are held."""
     which = x_scale.constant.nonzero()[:, 0].tolist()
     if which:
-        named = ", ".join(map(str, which[:SHOWN_COLUMNS])) + (", ..." if len(which) > SHOWN_COLUMNS else "")
-        warnings.warn(
-            f"{len(which)} of the {len(x_scale.constant)} columns of `X` have one value in all rows and are"
-            f" left out, here and in predictions: {named} (from 0).",
-            DataWarning,
-            stacklevel=3,
-        )
+        warnings.warn(ConstantColumnsWarning(which, len(x_scale.constant)), stacklevel=3)
 
 
 def training_of(settings: Settings) -> Training:

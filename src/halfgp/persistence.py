@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import itertools
 import json
 import math
 import os
 import re
-import secrets
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from halfgp.errors import FileError, InputError
+from halfgp.errors import FileError, HalfGPError, InputError
 from halfgp.kernels import (
     RBF,
     Constant,
@@ -37,6 +34,7 @@ from halfgp.kernels import (
     White,
 )
 from halfgp.parameters import Parameter
+from halfgp.replacement import FilePath, mode_of_regular, replacing
 from halfgp.version import __version__
 
 FORMAT_VERSION = 2
@@ -50,7 +48,6 @@ _DTYPES = (
 )
 
 Kind = Literal["model", "checkpoint"]
-FilePath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +70,8 @@ class Stored:
 def write_file(path: FilePath, kind: Kind, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """Write a file that is complete under its name at every moment, also through a crash or a power cut.
 
-    A failure raises `FileError`, leaves an earlier file as it was and nothing beside it. Only a process that
-    is killed can leave its temporary file, a hidden one, behind. A symbolic link stays, and its target is
-    written.
-
     Args:
-        path: where to; an earlier file is replaced, and its permissions are kept.
+        path: where to; see `replacing`.
         kind: "model" or "checkpoint".
         header: JSON, without NaN and infinities.
         tensors: dense tensors on any device, real or boolean.
@@ -91,30 +84,13 @@ def write_file(path: FilePath, kind: Kind, header: Mapping[str, Any], tensors: M
         "header": _encode_header(header),
     }
     contents = _independent(tensors)
-    directory = Path(path).parent
+    metadata["checksum"] = _checksum(metadata, contents)
     try:
-        target = Path(path).resolve()
-        directory = target.parent
-        mode = _mode_of_regular(target)
-        with _temporary_beside(target) as temporary:
-            if mode is None:
-                mode = stat.S_IMODE(temporary.stat().st_mode)  # what the umask makes of a new file
+        with replacing(path) as temporary:
             save_file(contents, temporary, metadata=metadata)
-            temporary.chmod(mode)  # safetensors may have put a file of its own there, for its owner only
-            _sync(temporary)
-            temporary.replace(target)
-        _sync(directory)  # the new name, too, has to survive a power cut
-    except FileError:
-        raise
-    except FileNotFoundError as error:
-        raise FileError(
-            f"`{path}` cannot be written: there is no directory `{directory}`. Create it first."
-        ) from error
-    except PermissionError as error:
-        raise FileError(
-            f"`{path}` cannot be written: no permission for `{directory}`. Choose another directory."
-        ) from error
-    except (OSError, SafetensorError, ValueError) as error:  # ValueError: a NUL in the path
+    except (SafetensorError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, HalfGPError):
+            raise
         raise FileError(f"`{path}` cannot be written: {error}.") from error
 
 
@@ -125,7 +101,7 @@ def read_file(path: FilePath, kind: Kind) -> Stored:
         FileError: whatever is wrong with the file, and what to do.
     """
     try:
-        if _mode_of_regular(Path(path)) is None:
+        if mode_of_regular(Path(path)) is None:
             raise FileError(f"There is no file `{path}`. Check the path.")
         with Path(path).open("rb") as probe:  # safetensors says of what it may not read that it is not there
             if not probe.read(1):
@@ -142,6 +118,12 @@ def read_file(path: FilePath, kind: Kind) -> Stored:
             version = _check_metadata(path, metadata, kind)
             # Clones: the loader's own tensors are windows into the file, which may be replaced meanwhile.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
+        written = metadata.pop("checksum", None)
+        # Files of the first format have none.
+        if (version > 1 or written is not None) and written != _checksum(metadata, tensors):
+            raise FileError(
+                f"`{path}` is damaged: its checksum does not fit. Restore it from a copy, or save anew."
+            )
     except (FileError, MemoryError):
         raise
     except Exception as error:  # whatever a parser raises on bytes of any origin, the file is what is wrong
@@ -417,6 +399,12 @@ def _check_metadata(path: FilePath, metadata: Mapping[str, str], kind: Kind) -> 
     return int(written)
 
 
+def _checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """Of all that a file says, in whatever order its tensors lie."""
+    names = sorted(tensors)
+    return fingerprint(dict(metadata), names, *(tensors[name] for name in names))
+
+
 def _independent(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Contiguous tensors on the CPU, no two in the same memory, which safetensors would refuse."""
     result: dict[str, Tensor] = {}
@@ -435,39 +423,3 @@ def _independent(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         result[name] = plain.clone() if memory in seen else plain
         seen.add(memory)
     return result
-
-
-def _mode_of_regular(path: Path) -> int | None:
-    """The permissions of a file, None if there is none; a directory or a device is refused."""
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(mode):
-        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-        raise FileError(f"`{path}` is {what}. Give the path of a file.")
-    return stat.S_IMODE(mode)
-
-
-@contextlib.contextmanager
-def _temporary_beside(target: Path) -> Iterator[Path]:
-    """A new file in the directory of the target, which is gone afterwards unless it was renamed."""
-    temporary = target.parent / f".halfgp-{secrets.token_hex(8)}.tmp"
-    # Made here and not by safetensors, for an OSError of its own class where the directory cannot be used.
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a directory, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems cannot, and have then done what they do
-            raise
-    finally:
-        os.close(descriptor)

@@ -37,6 +37,8 @@ COUNTS = {
 }
 FLAGS = ("ard", "standardise_X", "standardise_y", "softplus", "calibrate", "progress")
 POSITIVE = ("noise", "noise_floor", "lengthscale", "outputscale", "learning_rate", "tol", "test_tol")
+MOST_THREADS = 1024  # more than any machine has cores; many more can take the process down
+MOST_SEED = 2**63 - 1  # of torch's generators
 UNITS = {
     "": 1,
     "k": 10**3,
@@ -94,9 +96,9 @@ class Settings:
         neighbours: so many of them; None takes sixteen a feature, at most 128.
         backend: of kernel products.
         device: where to compute.
-        threads: of kernel products; None follows torch.
+        threads: of kernel products, training and solves; None follows torch.
         memory_limit: bytes, or text such as "2GB"; None for what the machine has.
-        checkpoint: path of a file that a killed fit resumes from.
+        checkpoint: path of a file that a killed fit resumes from; it stays until the model is saved.
         callbacks: called as callback(step, hyperparameters) after every step; one that has a method
             solving(iteration, residual) also hears of the solve that predictions rest on.
         progress: show a progress bar.
@@ -188,8 +190,12 @@ class Settings:
             value, least = getattr(self, name), int(name == "threads")
             if value is not None and (not _is_integer(value) or value < least):
                 raise InputError(f"`{name}` must be an integer of at least {least}, or None; got {value!r}.")
-        if not _is_integer(self.random_state):
-            raise InputError(f"`random_state` must be an integer; got {self.random_state!r}.")
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise InputError(f"`threads` must be at most {MOST_THREADS}; got {self.threads!r}.")
+        if not _is_integer(self.random_state) or not 0 <= self.random_state <= MOST_SEED:
+            raise InputError(
+                f"`random_state` must be an integer from 0 to {MOST_SEED}; got {self.random_state!r}."
+            )
         recipe = self.preconditioner
         if not isinstance(recipe, str | None) and not callable(getattr(recipe, "build", None)):
             raise InputError(

@@ -12,13 +12,13 @@ import gzip
 import importlib
 import io
 import itertools
-import math
 import re
-import uuid
+import sys
 import zipfile
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -26,11 +26,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from halfgp.data import EXACT, first_rounded, is_rounded
+from halfgp.delimited import GUESSED, SAMPLE, Dialect, as_integer, as_number, records
 from halfgp.errors import InputError
+from halfgp.replacement import replacing
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-_MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
+STANDARD_INPUT = Path("standard input")  # its name in messages; no file without a suffix is read
 _LEAVE_OUT = "Leave the column out with `drop` (--drop), or encode it as numbers."
 
 
@@ -60,41 +63,43 @@ def read_table(
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     require_target: bool = True,
+    dialect: Dialect = GUESSED,
 ) -> Table:
     """Read features and target from a file of numbers.
 
-    A text file is UTF-8. Its first row is a header unless each of its cells is a number or missing; columns
-    without a name are x0, x1, … by position. Blank lines are skipped. The cells "", NA, N/A, NaN, null and
-    none are missing, in any case of letters, and become NaN. A .npy file is one array (n, d). In a .npz a
-    2-D array `X` gives x0, x1, … and every 1-D array is a column of its own name; `y` is the target unless
-    another is named.
+    A text file is UTF-8. Where the dialect does not say so, the first row is a header unless each of its
+    cells is a number or missing, and also then if it is 0, 1, 2, … or holds a name that is asked for; cells
+    are separated by what splits all rows alike; and a comma in numbers is a decimal one where it can be
+    nothing else. Columns without a name are x0, x1, … by position. Blank lines are skipped. The cells "", NA,
+    N/A, NaN, null and none are missing, in any case of letters, and become NaN; true and false are 1 and 0.
+    An integer that no float64 is, as an identifier may be, is refused. A .npy file is one array (n, d). In a
+    .npz a 2-D array `X` gives x0, x1, … and every 1-D array is a column of its own name; `y` is the target
+    unless another is named.
 
     Args:
-        path: of the file.
+        path: of the file; "-" for text on standard input.
         target: the name of its target column, or, where none has that name, its index ("-1" is the last).
         features: names or indices of the columns of `X`, in that order; None for all but target and `drop`.
         drop: columns to leave out; they need not be numeric.
         require_target: whether a file without the target is refused, or read with `y` None.
+        dialect: how a text file is written.
 
     Raises:
         InputError: if the file cannot be read, a column is absent, or a value in a wanted one is no number.
     """
-    path = Path(path)
-    suffix = _suffix(path)
-    if not path.exists():
+    dialect.check()
+    path, suffix = (STANDARD_INPUT, ".csv") if str(path) == "-" else (Path(path), _suffix(Path(path)))
+    if path != STANDARD_INPUT and not path.exists():
         raise InputError(
             f"`path` must name a file; there is no {path}. Check the spelling and the directory."
         )
-    if not path.is_file():
+    if path != STANDARD_INPUT and not path.is_file():
         raise InputError(f"`path` must name a file; {path} is none. Name a file inside it.")
     if target is None and suffix == ".npz":
         target = "y"
-
-    def select(names: Sequence[str]) -> _Selection:
-        return _select(path, names, target, features, drop, require_target)
-
+    wish = _Wish(path, target, features, drop, require_target, dialect)
     try:
-        selection, values = _READERS[suffix](path, select)
+        selection, values = _READERS[suffix](path, wish)
     except InputError:
         raise
     except EOFError as error:
@@ -132,21 +137,19 @@ def write_table(path: str | Path, columns: Mapping[str, np.ndarray[Any, Any]]) -
             f"`path` must be a file in a directory that exists; got {path}. Make the directory first."
         )
     arrays = _checked_columns(columns)
-    if "sv" in suffix and all(_number(name) is not None for name in arrays):
+    if "sv" in suffix and all(as_number(name) is not None for name in arrays):
         raise InputError(
             f"`columns` of a {suffix} file must not all be named by numbers, for they would be read as a row;"
             f" got {_listed(list(arrays))}. Rename one."
         )
-    # In the same directory, so that the last step is a rename within one file system.
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with partial.open("xb") as file:
-            _WRITERS[suffix](file, arrays)
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"`path` must be writable; {path} is not: {error}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as partial, partial.open("wb") as file:
+        _WRITERS[suffix](file, arrays)
+
+
+def check_format(path: Path) -> None:
+    """Refuse a path of which `write_table` could not tell the format, or whose format it could not write."""
+    if _suffix(path) == ".parquet":
+        _pyarrow("pyarrow.parquet")
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,33 @@ class _Selection:
     target: str | None
 
 
-_Select = Callable[[Sequence[str]], _Selection]
+@dataclass(frozen=True)
+class _Wish:
+    """What is wanted of a file; the arguments of `read_table`."""
+
+    path: Path
+    target: str | None
+    features: Sequence[str] | None
+    drop: Sequence[str]
+    require_target: bool
+    dialect: Dialect
+
+    def select(self, names: Sequence[str]) -> _Selection:
+        """Of the columns of those names."""
+        return _select(self.path, names, self.target, self.features, self.drop, self.require_target)
+
+    def has_header(self, first: Sequence[str], decimal: str) -> bool:
+        """Whether the first row of a text holds names."""
+        if self.dialect.header is not None:
+            return self.dialect.header
+        if any(as_number(cell, decimal) is None for cell in first):
+            return True
+        cells = [cell.strip() for cell in first]
+        # As pandas writes columns that have no names.
+        if len(cells) > 2 and cells == [str(k) for k in range(len(cells))]:
+            return True
+        asked = {*(() if self.target is None else (self.target,)), *(self.features or ()), *self.drop}
+        return any(name in cells and not _is_index(cells, name) for name in asked)
 
 
 def _select(
@@ -216,9 +245,11 @@ def _position(names: Sequence[str], wanted: str) -> int | None:
     """Of the column with that name, else of the one with that index; None if there is neither."""
     if wanted in names:
         return names.index(wanted)
-    if re.fullmatch(r"[+-]?\d{1,9}", wanted) and -len(names) <= int(wanted) < len(names):
-        return int(wanted) % len(names)
-    return None
+    return int(wanted) % len(names) if _is_index(names, wanted) else None
+
+
+def _is_index(names: Sequence[str], wanted: str) -> bool:
+    return bool(re.fullmatch(r"[+-]?\d{1,9}", wanted)) and -len(names) <= int(wanted) < len(names)
 
 
 def _required_position(path: Path, names: Sequence[str], argument: str, wanted: str) -> int:
@@ -247,51 +278,47 @@ def _suffix(path: Path) -> str:
     raise InputError(f"`path` must end in {', '.join(_READERS)}; got {path.name!r}. Convert the file.")
 
 
-def _number(cell: str) -> float | None:
-    """The number in a cell, NaN if it is missing, None if it holds something else."""
-    cell = cell.strip()
-    if cell.lower() in _MISSING:
-        return math.nan
-    if "_" in cell:  # Python reads 2020_01 as 202001; in a table it is a label
-        return None
-    try:
-        return float(cell)
-    except ValueError:
-        return None
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a text file, or of standard input."""
+    if path == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise InputError("`path` is -, and standard input is closed. Name a file.")
+        yield io.BufferedReader(sys.stdin.buffer)  # type: ignore[arg-type]
+    else:
+        opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
+        with opener(path, "rb") as binary:
+            yield binary
 
 
-def _read_text(path: Path, select: _Select, delimiter: str) -> tuple[_Selection, Floats]:
-    with gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb") as binary:
+def _read_text(path: Path, wish: _Wish, usual: str) -> tuple[_Selection, Floats]:
+    with _opened(path) as binary:
         if b"\0" in binary.peek(4096)[:4096]:
             raise InputError(f"`path` must name text in UTF-8; {path} is binary or UTF-16. Convert it.")
         text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
-        records = _records(csv.reader(text, delimiter=delimiter, skipinitialspace=True, strict=True))
-        line, first = next(records, (0, None))
+        lines = list(itertools.islice(text, SAMPLE))
+        found = wish.dialect.found(lines, usual)
+        assert found.delimiter is not None
+        assert found.decimal is not None
+        whole = itertools.chain(lines, text)
+        rows = records(csv.reader(whole, delimiter=found.delimiter, skipinitialspace=True, strict=True))
+        line, first = next(rows, (0, None))
         if first is None:
             raise InputError(f"`path` must name a file with rows; {path} is empty.")
-        has_header = any(_number(cell) is None for cell in first)
-        if has_header and len(first) == 1 and ";" in first[0]:
-            separator = "tabs" if delimiter == "\t" else "commas"
-            raise InputError(
-                f"The cells of {path} must be separated by {separator}; got semicolons. Convert it."
-            )
+        has_header = wish.has_header(first, found.decimal)
         names = [(cell.strip() if has_header else "") or f"x{k}" for k, cell in enumerate(first)]
-        selection = select(names)
-        rows = records if has_header else itertools.chain([(line, first)], records)
-        return selection, _numbers(path, rows, names, selection.positions)
-
-
-def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """Rows that are not blank, with the line on which each begins: a quoted cell may go over several."""
-    line = 1
-    for row in reader:
-        if len(row) > 1 or (row and row[0].strip()):
-            yield line, row
-        line = reader.line_num + 1
+        selection = wish.select(names)
+        if not has_header:
+            rows = itertools.chain([(line, first)], rows)
+        return selection, _numbers(path, rows, names, selection.positions, found.decimal)
 
 
 def _numbers(
-    path: Path, rows: Iterator[tuple[int, list[str]]], names: list[str], positions: tuple[int, ...]
+    path: Path,
+    rows: Iterator[tuple[int, list[str]]],
+    names: list[str],
+    positions: tuple[int, ...],
+    decimal: str,
 ) -> Floats:
     """The wanted cells of all rows (n, k)."""
     # One flat buffer of doubles: a list of rows of Python floats would take four times the memory.
@@ -303,30 +330,63 @@ def _numbers(
                 f"Every row of {path} must have {len(names)} cells, as the first has; line {line} has"
                 f" {len(row)}. Correct the line; a cell that holds the separator belongs in double quotes."
             )
-        cells = pick(row)
-        try:
-            numbers = [] if "_" in "".join(cells) else list(map(float, cells))
-        except ValueError:
-            numbers = []
-        values.extend(numbers or [_cell(path, line, names[k], row[k]) for k in positions])
+        values.extend(
+            _plain(pick(row), decimal) or [_cell(path, line, names[k], row[k], decimal) for k in positions]
+        )
     return np.frombuffer(values, dtype=np.float64).reshape(-1, len(positions))
 
 
-def _cell(path: Path, line: int, name: str, cell: str) -> float:
-    number = _number(cell)
-    if number is None:
-        shown = cell if len(cell) <= 40 else cell[:40] + "…"
-        raise InputError(
-            f"Column {name!r} of {path} must hold numbers; got {shown!r} in line {line}. {_LEAVE_OUT}"
+def _plain(cells: Sequence[str], decimal: str) -> list[float]:
+    """The numbers in cells that hold nothing else, fast; none where they must be looked at one by one."""
+    joined = "".join(cells)
+    if "_" in joined or (decimal == "," and "." in joined):
+        return []
+    try:
+        numbers = (
+            [float(cell.replace(",", ".")) for cell in cells] if decimal == "," else [*map(float, cells)]
         )
+    except ValueError:
+        return []
+    # Not `>=`: a NaN in front is the largest for Python.
+    return numbers if max(map(abs, numbers)) < EXACT else []
+
+
+def _cell(path: Path, line: int, name: str, cell: str, decimal: str) -> float:
+    number = as_number(cell, decimal)
+    shown = cell if len(cell) <= 40 else cell[:40] + "…"
+    if number is None:
+        comma = "," in cell and as_number(cell, ",") is not None
+        remedy = " If its comma is a decimal one, say so: `decimal` (--decimal ,)." if comma else ""
+        raise InputError(
+            f"Column {name!r} of {path} must hold numbers; got {shown!r} in line {line}.{remedy} {_LEAVE_OUT}"
+        )
+    integer = as_integer(cell)
+    if integer is not None and is_rounded(integer):
+        raise _rounded(path, name, f"{shown} in line {line}")
     return number
 
 
-def _read_parquet(path: Path, select: _Select) -> tuple[_Selection, Floats]:
+def _rounded(path: Path, name: str, value: object) -> InputError:
+    return InputError(
+        f"Column {name!r} of {path} must hold numbers that float64 has; got {value}, which it would round."
+        f" {_LEAVE_OUT}"
+    )
+
+
+def _as_floats(path: Path, name: str, values: np.ndarray[Any, Any]) -> Floats:
+    """A column (n,) of real numbers of any type; integers that would be rounded are refused."""
+    value = first_rounded(values)
+    if value is not None:
+        raise _rounded(path, name, value)
+    floats: Floats = values.astype(np.float64)
+    return floats
+
+
+def _read_parquet(path: Path, wish: _Wish) -> tuple[_Selection, Floats]:
     arrow, parquet = _pyarrow("pyarrow"), _pyarrow("pyarrow.parquet")
     with parquet.ParquetFile(path) as file:
         names: list[str] = file.schema_arrow.names
-        selection = select(names)
+        selection = wish.select(names)
         values = np.empty((file.metadata.num_rows, len(selection.positions)))
         for k, position in enumerate(selection.positions):
             kind = file.schema_arrow.field(position).type
@@ -342,11 +402,13 @@ def _read_parquet(path: Path, select: _Select) -> tuple[_Selection, Floats]:
                 )
             # One at a time, so that the file is never in memory twice; a missing value becomes NaN.
             column = file.read(columns=[names[position]]).column(names[position])
+            if arrow.types.is_integer(kind):
+                _as_floats(path, names[position], column.drop_null().to_numpy())
             values[:, k] = column.cast(arrow.float64(), safe=False).to_numpy()
     return selection, values
 
 
-def _read_npy(path: Path, select: _Select) -> tuple[_Selection, Floats]:
+def _read_npy(path: Path, wish: _Wish) -> tuple[_Selection, Floats]:
     with path.open("rb") as file:
         values = np.lib.format.read_array(file, allow_pickle=False)
     if values.ndim != 2 or values.dtype.kind not in "fiub":
@@ -354,11 +416,12 @@ def _read_npy(path: Path, select: _Select) -> tuple[_Selection, Floats]:
             f"{path} must hold real numbers of shape (n, d); got {values.dtype} of shape {values.shape}."
             " Save it as a 2-D array."
         )
-    selection = select([f"x{k}" for k in range(values.shape[1])])
-    return selection, values[:, selection.positions].astype(np.float64)
+    selection = wish.select([f"x{k}" for k in range(values.shape[1])])
+    columns = [_as_floats(path, f"x{k}", values[:, k]) for k in selection.positions]
+    return selection, np.stack(columns, axis=1)
 
 
-def _read_npz(path: Path, select: _Select) -> tuple[_Selection, Floats]:
+def _read_npz(path: Path, wish: _Wish) -> tuple[_Selection, Floats]:
     columns: dict[str, np.ndarray[Any, Any]] = {}
     with zipfile.ZipFile(path) as members:
         for member in members.namelist():
@@ -371,7 +434,7 @@ def _read_npz(path: Path, select: _Select) -> tuple[_Selection, Floats]:
                 columns[name] = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if "y" in columns:
         columns["y"] = columns.pop("y")  # last, wherever it was saved, so that "-1" means the target
-    selection = select(list(columns))
+    selection = wish.select(list(columns))
     wanted = {name: columns[name] for name in (*selection.features, selection.target) if name is not None}
     for name, column in wanted.items():
         if column.ndim != 1 or column.dtype.kind not in "fiub":
@@ -382,7 +445,8 @@ def _read_npz(path: Path, select: _Select) -> tuple[_Selection, Floats]:
     lengths = {name: len(column) for name, column in wanted.items()}
     if len(set(lengths.values())) != 1:
         raise InputError(f"The arrays of {path} must have equally many rows; got {lengths}. Save them anew.")
-    return selection, np.stack([column.astype(np.float64) for column in wanted.values()], axis=1)
+    columns = {name: _as_floats(path, name, column) for name, column in wanted.items()}
+    return selection, np.stack(list(columns.values()), axis=1)
 
 
 def _checked_columns(columns: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
@@ -444,15 +508,15 @@ def _pyarrow(module: str) -> Any:
         ) from error
 
 
-def _commas(path: Path, select: _Select) -> tuple[_Selection, Floats]:
-    return _read_text(path, select, ",")
+def _commas(path: Path, wish: _Wish) -> tuple[_Selection, Floats]:
+    return _read_text(path, wish, ",")
 
 
-def _tabs(path: Path, select: _Select) -> tuple[_Selection, Floats]:
-    return _read_text(path, select, "\t")
+def _tabs(path: Path, wish: _Wish) -> tuple[_Selection, Floats]:
+    return _read_text(path, wish, "\t")
 
 
-_READERS: dict[str, Callable[[Path, _Select], tuple[_Selection, Floats]]] = {
+_READERS: dict[str, Callable[[Path, _Wish], tuple[_Selection, Floats]]] = {
     ".csv": _commas,
     ".tsv": _tabs,
     ".csv.gz": _commas,

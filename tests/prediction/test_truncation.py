@@ -4,7 +4,7 @@ import pytest
 import torch
 from contracts.textbook import KERNELS, at, points, targets
 
-from halfgp.kernels import RBF, Linear, Matern, RationalQuadratic
+from halfgp.kernels import RBF, Constant, Linear, Matern, RationalQuadratic
 from halfgp.kernels.leaves import scaled_features
 from halfgp.precision import Precision
 from halfgp.prediction.truncation import BLOCK, TruncatedMean, space_filling_order

@@ -11,6 +11,7 @@ import pytest
 import torch
 from contracts.textbook import points, targets
 
+from halfgp.archive import save_model
 from halfgp.errors import FileError, InputError
 from halfgp.model import ExactGP
 from halfgp.training.stochastic import StochasticTraining
@@ -79,7 +80,6 @@ def test_a_process_killed_in_any_stage_resumes_as_one_never_killed(tmp_path):
     whole = fit()
     for stage in stages:
         check_equal(fit(tmp_path / stage), whole)
-        assert not (tmp_path / stage).exists()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,6 @@ def test_ended_at_any_step_it_goes_on_with_the_same_bits(tmp_path, options):
             fit(path, at=("cg", index), **options)
     resumed = fit(path, **options)
     check_equal(resumed, fit(**options))
-    assert not path.exists()
 
 
 def test_a_step_that_failed_is_remembered(tmp_path, monkeypatch):
@@ -150,9 +149,59 @@ def test_an_interrupted_fit_keeps_its_checkpoint_and_can_go_on(tmp_path):
     early = ExactGP(**OPTIONS, checkpoint=path, callbacks=[interrupt]).fit(X, Y)
     assert early.report.interrupted
     assert np.isfinite(early.predict(NEW)).all()
-    assert path.exists()
+    save_model(early, tmp_path / "model")
+    assert path.exists()  # what is saved is not the end of it
     check_equal(fit(path), fit())
+
+
+def test_it_stays_until_the_model_is_saved(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    done = fit(path)
+
+    def fail(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("halfgp.persistence.save_file", fail)
+        with pytest.raises(FileError, match="No space left"):
+            save_model(done, tmp_path / "model")
+    assert path.exists()
+    steps = []
+    again = ExactGP(**OPTIONS, checkpoint=path, callbacks=[lambda step, _: steps.append(step)]).fit(X, Y)
+    assert not steps
+    check_equal(again, done)
+    save_model(again, tmp_path / "model")
     assert not path.exists()
+    save_model(done, tmp_path / "model")
+
+
+def test_one_that_is_done_is_in_no_other_fits_way(tmp_path):
+    path = tmp_path / "fit.ckpt"
+    first = fit(path)
+    second = fit(path, kernel="rbf")
+    check_equal(second, fit(kernel="rbf"))
+    save_model(first, tmp_path / "first")
+    assert path.exists()  # it is the second's
+    save_model(second, tmp_path / "second")
+    assert not path.exists()
+
+
+def test_ctrl_c_in_the_last_solve_keeps_the_training(tmp_path):
+    path = tmp_path / "fit.ckpt"
+
+    class Impatient:
+        def __call__(self, step, point):
+            pass
+
+        def solving(self, iteration, residual):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ExactGP(**OPTIONS, checkpoint=path, callbacks=[Impatient()]).fit(X, Y)
+    steps = []
+    resumed = ExactGP(**OPTIONS, checkpoint=path, callbacks=[lambda step, _: steps.append(step)]).fit(X, Y)
+    assert not steps
+    check_equal(resumed, fit())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -55,7 +56,10 @@ app.add_typer(paper.app, name="paper")
 
 
 def main() -> None:
-    """Entry point of the `halfgp` command."""
+    """Run the command that the arguments of the process name."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us: nobody wants to read it
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a bar is no reason to fail where only ASCII can be printed

@@ -14,7 +14,9 @@ from halfgp.analysis import Diagnosis, diagnose
 from halfgp.cli import options
 from halfgp.cli.models import NamedModel, read_rows, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
+from halfgp.delimited import Dialect
 from halfgp.errors import FileError, InputError
+from halfgp.replacement import replacing
 from halfgp.tables import Floats
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -35,6 +37,9 @@ def run(
     ] = None,
     features: options.Features = None,
     drop: options.Drop = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     kernel: Annotated[
         str | None,
         typer.Option(
@@ -59,11 +64,12 @@ def run(
     With a model, of its kernel and noise; without, of the values that a fit would start from.
     """
     if output is not None:
-        _check_picture(output)
+        _check_picture(output, [data] if model is None else [data, model])
     if threads is not None:
         torch.set_num_threads(threads)
+    dialect = options.dialect(header, delimiter, decimal)
     if model is None:
-        X, y = _read(data, target, features, drop)
+        X, y = _read(data, target, features, drop, dialect)
         found = diagnose(X, y, kernel, noise, rows=rows, tol=tol, threads=threads, seed=seed)
     else:
         given = {"--features": features, "--drop": drop, "--kernel": kernel, "--noise": noise}
@@ -71,7 +77,7 @@ def run(
         if extra:
             raise InputError(f"`{extra[0]}` and `--model` exclude each other: a model has its own.")
         named = NamedModel.load(model)
-        known = read_rows(named, data, target)
+        known = read_rows(named, data, target, dialect)
         if known.dropped and not as_json:
             remark(f"Warning: {known.dropped:,} rows without a value left out.", "bold yellow")
         found = diagnose(known.X, known.y, model=named.gp, rows=rows, tol=tol, threads=threads, seed=seed)
@@ -83,16 +89,18 @@ def run(
         show(facts(list(found.sentences().items())))
 
 
-def _read(data: Path, target: str | None, features: str | None, drop: str | None) -> tuple[Floats, Floats]:
+def _read(
+    data: Path, target: str | None, features: str | None, drop: str | None, dialect: Dialect
+) -> tuple[Floats, Floats]:
     if target is None:
         raise InputError("`target` must name the column to learn, or `model` a model that knows it.")
-    table, y = read_training(data, target, features, drop)
+    table, y = read_training(data, target, features, drop, dialect)
     return table.X, y
 
 
-def _check_picture(output: Path) -> None:
+def _check_picture(output: Path, inputs: list[Path]) -> None:
     """Refuse what cannot be drawn or written before any work is done for it."""
-    check_output(output)
+    check_output(output, inputs)
     if find_spec("matplotlib") is None:
         raise InputError("A diagnosis is drawn by matplotlib: `pip install halfgp[plot]`.")
     if output.suffix.lower() not in PICTURES:
@@ -103,13 +111,5 @@ def _write(found: Diagnosis, output: Path) -> None:
     """Under its name only once it is complete."""
     drawn = io.BytesIO()
     found.plot().savefig(drawn, format=output.suffix[1:].lower(), dpi=150)
-    partial = output.with_name(f".{output.name}.partial")
-    try:
+    with replacing(output) as partial:
         partial.write_bytes(drawn.getvalue())
-        partial.replace(output)
-    except OSError as error:
-        raise FileError(
-            f"The output `{output}` cannot be written: {error.strerror}. Choose another directory."
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -16,11 +16,15 @@ def run(
     model: options.Model,
     data: options.Data,
     target: options.KnownTarget = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Score the predictions for rows whose target is known."""
+    dialect = options.dialect(header, delimiter, decimal)
     named = NamedModel.load(model)
-    rows = read_rows(named, data, target)
+    rows = read_rows(named, data, target, dialect)
     mean, std = named.gp.predict(rows.X, return_std=True)
     found, seen = score(rows.y, mean, std), training_rows(named.gp, rows.X)
     explained = r_squared(rows.y, found.rmse)

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import typer
@@ -17,10 +20,30 @@ from typer.core import TyperGroup
 
 from halfgp.cli.output import remark, show_json
 from halfgp.errors import HalfGPError, HalfGPWarning
+from halfgp.model import ConstantColumnsWarning, DataWarning
 
 CANNOT, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 # Options whose name is not that of the argument in Python.
 OPTIONS = {"random_state": "--seed"}
+
+
+class Interruption(Exception):
+    """Ctrl-C, where there is something to say about what is left of the work."""
+
+
+@contextmanager
+def naming(columns: Sequence[str]) -> Iterator[None]:
+    """Within, warnings about columns by number name them instead."""
+    show = warnings.showwarning
+
+    def show_named(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if isinstance(message, ConstantColumnsWarning):
+            message = DataWarning(f"{message.naming(columns).replace(' of `X`', '')}.")
+        show(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show_named
+        yield
 
 
 class Commands(TyperGroup):
@@ -51,10 +74,14 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; whatever it raises becomes a line and an exit code."""
         as_json = self._as_json
+
+        def show(message: Warning | str, *where: Any, **more: Any) -> None:
+            _show_warning(_in_options(str(message), self._options(ctx)), *where, **more)
+
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", HalfGPWarning)
-                warnings.showwarning = _show_warning
+                warnings.showwarning = show
                 result = super().invoke(ctx)
             sys.stdout.flush()  # a reader that has gone is noticed here and not at exit
             return result
@@ -63,13 +90,14 @@ class Commands(TyperGroup):
         except MemoryError as error:
             text = "There is not enough memory. Set --memory-limit, or take fewer rows."
             raise typer.Exit(_cannot(text, error, as_json)) from None
-        except KeyboardInterrupt:
-            _interrupted(as_json)
+        except (KeyboardInterrupt, Interruption) as error:
+            _interrupted(str(error) or "Interrupted: nothing was written.", as_json)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # Python flushes standard output once more at exit: into nothing, then, instead of into an error.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _silence()
             raise typer.Exit(BROKEN_PIPE) from None
+        except OSError as error:
+            raise typer.Exit(_of_the_system(error, as_json)) from None
         except Exception as error:
             if _is_of_typer(error):
                 raise
@@ -97,11 +125,25 @@ def _cannot(text: str, error: BaseException, as_json: bool) -> int:
     return CANNOT
 
 
-def _interrupted(as_json: bool) -> None:
+def _interrupted(text: str, as_json: bool) -> None:
     if as_json:
-        show_json({"error": "Interrupted: nothing was written.", "kind": "KeyboardInterrupt"})
+        show_json({"error": text, "kind": "KeyboardInterrupt"})
     else:
-        remark("Interrupted: nothing was written.", "bold yellow")
+        remark(text, "bold yellow")
+
+
+def _of_the_system(error: OSError, as_json: bool) -> int:
+    """What no command foresees: mostly that standard output is on a full disk."""
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        _silence()
+        text = f"Standard output cannot be written: {error.strerror}. Make room, or write elsewhere."
+        return _cannot(text, error, as_json=False)
+    return _cannot(f"{error.filename or type(error).__name__}: {error.strerror or error}.", error, as_json)
+
+
+def _silence() -> None:
+    """Python flushes standard output once more at exit: into nothing, then, instead of into an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: Exception, as_json: bool) -> int:
@@ -123,14 +165,19 @@ def _is_of_typer(error: Exception) -> bool:
 
 
 def _in_options(text: str, options: Mapping[str, str]) -> str:
-    """A message with the arguments that it names in Python's way named as options."""
-    for name, option in options.items():
-        text = text.replace(f"`{name}`", f"`{option}`")
-    return text
+    """A message with arguments that it names in Python's way, as `a` or `a="b"`, named as options."""
+
+    def of(match: re.Match[str]) -> str:
+        parts = re.findall(r'(\w+)(?:="(\w*)")?(?:, |$)', match[1])
+        if not parts or any(name not in options for name, _ in parts):
+            return match[0]
+        return "`" + " ".join(f"{options[name]} {value}".strip() for name, value in parts) + "`"
+
+    return re.sub(r'`((?:\w+(?:="\w*")?(?:, )?)+)`', of, text)
 
 
 def _show_warning(
-    message: Warning | str,
+    message: str,
     category: type[Warning],
     filename: str,
     lineno: int,

@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from halfgp.cli import options
-from halfgp.cli.failures import INTERRUPTED
+from halfgp.cli.failures import INTERRUPTED, Interruption, naming
 from halfgp.cli.models import NamedModel, new_model, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
-from halfgp.errors import InputError
+from halfgp.errors import FileError, InputError
 from halfgp.model import ExactGP
+from halfgp.prediction import UnsolvedError
 from halfgp.progress import shown_progress
 from halfgp.report import words
 from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scores, summarise
@@ -36,12 +37,23 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.", show_default=False)],
     features: options.Features = None,
     drop: options.Drop = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     kernel: options.Kernel = str(Settings.kernel),
+    ard: options.Ard = Settings.ard,
+    mean: options.Mean = Settings.mean,
+    priors: options.Priors = str(Settings.priors),
+    noise: options.Noise = None,
     noise_floor: options.NoiseFloor = Settings.noise_floor,
     steps: options.Steps = Settings.steps,
     subset: options.Subset = Settings.subset,
     method: options.Method = Settings.method,
     precision: options.Precision = str(Settings.precision),
+    variance: options.Variance = Settings.variance,
+    test_tol: options.TestTol = Settings.test_tol,
+    test_max_iterations: options.TestMaxIterations = Settings.test_max_iterations,
+    unsolved: options.Unsolved = Settings.unsolved,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     seed: options.Seed = Settings.random_state,
@@ -62,46 +74,81 @@ def run(
 ) -> None:
     """Fit a model to a table and save it.
 
-    An earlier file at the output is replaced once the new one is complete. Ctrl-C saves the best model so far
-    and exits with 130. A run that was killed resumes from its checkpoint when the same command is given
-    again.
+    An earlier file at the output is replaced once the new one is complete. Ctrl-C ends the training, saves
+    the best model so far and exits with 130; a second one, in the final solve, saves none. A run that was
+    killed or interrupted resumes from its checkpoint when the same command is given again, and does not train
+    again what was trained.
     """
     if checkpoint is not None and no_checkpoint:
         raise InputError("Give one of `--checkpoint` and `--no-checkpoint`.")
-    check_output(output)
+    check_output(output, [data])
     kept = None if no_checkpoint else checkpoint or output.with_name(output.name + ".checkpoint")
     if kept is not None:
-        check_output(kept)
+        check_output(kept, [data, output])
     if threads is not None:
         torch.set_num_threads(threads)
+    dialect = options.dialect(header, delimiter, decimal)
     gp = new_model(
         kernel,
+        noise,
         noise_floor,
+        priors=options.priors(priors),
+        ard=ard,
+        mean=mean,
         steps=steps,
         subset=subset,
         method=method,
         precision=precision,
+        variance=variance,
+        test_tol=test_tol,
+        test_max_iterations=test_max_iterations,
+        unsolved=unsolved,
         threads=threads,
         memory_limit=memory_limit,
         random_state=seed,
         checkpoint=kept,
     )
-    table, y = read_training(data, target, features, drop)
+    table, y = read_training(data, target, features, drop, dialect)
     train, test = _split(y, test_fraction, seed)
     _check_targets(y[train], table.target_name or target)
     if kept is not None and kept.exists() and not quiet:
         remark(f"Resuming: from the checkpoint {kept}", "bold")
-    with shown_progress(gp, not (quiet or as_json)):
-        gp.fit(table.X[train], y[train])
     model = NamedModel(gp, table.feature_names, table.target_name)
-    model.save(output)
-    tested = _score(gp, table.X[test], y[test]) if len(test) else None
-    if not quiet or as_json:
-        _tell(model, output, tested, as_json)
+    try:
+        with shown_progress(gp, not (quiet or as_json)), naming(table.feature_names):
+            gp.fit(table.X[train], y[train])
+        _save(model, output, kept)
+    except KeyboardInterrupt:
+        raise Interruption(f"Interrupted: no model was written. {_kept(kept)}".strip()) from None
+    except UnsolvedError as error:
+        how = "with one of `unsolved`, `memory_limit` and `test_max_iterations` this command"
+        raise UnsolvedError(f"{error} {_kept(kept, how)}".strip()) from error
+    try:
+        tested = _score(gp, table.X[test], y[test]) if len(test) else None
+        if not quiet or as_json:
+            _tell(model, output, tested, as_json)
+    except KeyboardInterrupt:
+        raise Interruption(f"Interrupted: the model is in {output}, and was not scored.") from None
     assert gp.report is not None
     if gp.report.interrupted:
-        remark(f"Interrupted: the best model so far is in {output}", "bold yellow")
+        remark(f"Interrupted: the best model so far is in {output}. {_kept(kept)}".strip(), "bold yellow")
         raise typer.Exit(INTERRUPTED)
+
+
+def _save(model: NamedModel, output: Path, checkpoint: Path | None) -> None:
+    """Write it; where that fails, what it took is not lost."""
+    try:
+        model.save(output)
+    except FileError as error:
+        how = f"the same command, or one with another output and --checkpoint {checkpoint},"
+        raise FileError(f"{error} {_kept(checkpoint, how)}".strip()) from error
+
+
+def _kept(checkpoint: Path | None, how: str = "the same command") -> str:
+    """How to go on after a fit that came to no model, or not to the best."""
+    if checkpoint is None or not checkpoint.exists():
+        return ""
+    return f"The training so far is in {checkpoint}: {how} goes on from there."
 
 
 def _split(y: Floats, fraction: float, seed: int) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from halfgp.archive import load_model, save_model
 from halfgp.cli import options
+from halfgp.delimited import Dialect
 from halfgp.errors import FileError, InputError
 from halfgp.model import ExactGP
 from halfgp.settings import Settings
@@ -76,53 +77,58 @@ class Rows(NamedTuple):
         y: (m,).
         target_name: as the table has it.
         dropped: how many rows more have no value.
+        source: the file.
     """
 
     X: Floats
     y: Floats
     target_name: str
     dropped: int
+    source: Path
 
 
-def new_model(kernel: str, noise_floor: float, **settings: Any) -> ExactGP:
+def new_model(kernel: str, noise: float | None, noise_floor: float, **settings: Any) -> ExactGP:
     """A model as options describe it, checked before anything is read."""
-    # Training starts above its floor, wherever that is.
-    noise = max(Settings.noise, 2 * noise_floor)
+    if noise is None:  # training starts above its floor, wherever that is
+        noise = max(Settings.noise, 2 * noise_floor)
     gp = ExactGP(kernel, noise_floor=noise_floor, noise=noise, **settings)
     gp.settings.check()
     return gp
 
 
-def read_points(model: NamedModel, path: Path) -> Floats:
+def read_points(model: NamedModel, path: Path, dialect: Dialect) -> Floats:
     """The points (m, d) of a table, whose columns are found by name where the model has names.
 
     Without names, the columns are taken as they stand; the target's, if the table has it, is left out.
     """
-    table = _read(model, path, model.target_name, require_target=False)
+    table = _read(model, path, model.target_name, dialect, require_target=False)
     return _checked(model, table).X
 
 
-def read_rows(model: NamedModel, path: Path, target: str | None) -> Rows:
+def read_rows(model: NamedModel, path: Path, target: str | None, dialect: Dialect) -> Rows:
     """The rows of a table that have a value of the target: the one named, or that of the fit."""
     target = target or model.target_name
     if target is None:
         raise InputError("`target` must name the column of the values: the model does not know it.")
-    table = _checked(model, _read(model, path, target, require_target=True))
+    table = _checked(model, _read(model, path, target, dialect, require_target=True))
     assert table.y is not None
     whole = ~np.isnan(table.y)
     if not whole.any():
-        raise InputError(f"Column {table.target_name!r} of {path} has no value to compare with.")
+        raise InputError(f"Column {table.target_name!r} of {table.source} has no value to compare with.")
     dropped = len(whole) - int(whole.sum())
-    return Rows(table.X[whole], table.y[whole], table.target_name or target, dropped)
+    return Rows(table.X[whole], table.y[whole], table.target_name or target, dropped, table.source)
 
 
-def read_training(data: Path, target: str, features: str | None, drop: str | None) -> tuple[Table, Floats]:
+def read_training(
+    data: Path, target: str, features: str | None, drop: str | None, dialect: Dialect
+) -> tuple[Table, Floats]:
     """A table to learn from, without holes in its features, and its target (n,)."""
     table = read_table(
         data,
         target=target,
         features=options.columns(features, "--features"),
         drop=options.columns(drop, "--drop") or (),
+        dialect=dialect,
     )
     _check_features(table)
     assert table.y is not None
@@ -142,12 +148,16 @@ def _check_features(table: Table) -> None:
     )
 
 
-def _read(model: NamedModel, path: Path, target: str | None, *, require_target: bool) -> Table:
+def _read(
+    model: NamedModel, path: Path, target: str | None, dialect: Dialect, *, require_target: bool
+) -> Table:
     names = model.feature_names
     if names is None:
-        return read_table(path, target=target, require_target=require_target)
+        return read_table(path, target=target, require_target=require_target, dialect=dialect)
     try:
-        table = read_table(path, target=target, features=names, require_target=require_target)
+        table = read_table(
+            path, target=target, features=names, require_target=require_target, dialect=dialect
+        )
     except InputError as error:
         if "`features` must name a column" not in str(error):
             raise
@@ -157,7 +167,7 @@ def _read(model: NamedModel, path: Path, target: str | None, *, require_target: 
         raise InputError(said[0].upper() + said[1:]) from error
     absent = [name for name in names if name not in table.feature_names]
     if absent:  # a name such as "3" would otherwise be taken for the index of a column
-        raise InputError(f"The model needs a column that is not in {path}; got no {absent[0]!r}.")
+        raise InputError(f"The model needs a column that is not in {table.source}; got no {absent[0]!r}.")
     return table
 
 

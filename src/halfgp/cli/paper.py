@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from halfgp.cli import options
-from halfgp.cli.failures import CANNOT, INTERRUPTED
+from halfgp.cli.failures import CANNOT, Interruption
 from halfgp.cli.output import remark, show, show_json
 from halfgp.errors import FileError, InputError
 from halfgp.paper.context import Context
@@ -64,12 +64,9 @@ def run_parts(
             parts, context, contents=_contents(), again=again, progress=RunProgress(quiet=quiet or as_json)
         )
     except KeyboardInterrupt:
-        text = f"Interrupted: what is finished is in {folder}; the same command goes on from there."
-        if as_json:
-            show_json({"error": text, "kind": "KeyboardInterrupt"})
-        else:
-            remark(text, "bold yellow")
-        raise typer.Exit(INTERRUPTED) from None
+        raise Interruption(
+            f"Interrupted: what is finished is in {folder}; the same command goes on from there."
+        ) from None
     _tell(found, as_json, quiet)
     if found.failed or found.unmet:
         raise typer.Exit(CANNOT)

@@ -19,27 +19,34 @@ def run(
     target: options.Target,
     features: options.Features = None,
     drop: options.Drop = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     kernel: options.Kernel = str(Settings.kernel),
     noise_floor: options.NoiseFloor = Settings.noise_floor,
     steps: options.Steps = Settings.steps,
     subset: options.Subset = Settings.subset,
     method: options.Method = Settings.method,
     precision: options.Precision = str(Settings.precision),
+    variance: options.Variance = Settings.variance,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Tell what a fit would take, without fitting; exits with 1 if it does not fit into memory."""
-    table, _ = read_training(data, target, features, drop)
+    dialect = options.dialect(header, delimiter, decimal)
+    table, _ = read_training(data, target, features, drop, dialect)
     if threads is not None:
         torch.set_num_threads(threads)
     found = new_model(
         kernel,
+        None,
         noise_floor,
         steps=steps,
         subset=subset,
         method=method,
         precision=precision,
+        variance=variance,
         threads=threads,
         memory_limit=memory_limit,
     ).plan(table.X)

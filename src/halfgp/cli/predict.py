@@ -16,7 +16,7 @@ from halfgp.cli.output import check_output, show, show_json
 from halfgp.errors import InputError
 from halfgp.model import ExactGP
 from halfgp.report import words
-from halfgp.tables import Floats, write_table
+from halfgp.tables import Floats, check_format, write_table
 
 SHOWN = 10  # rows, without an output
 
@@ -34,6 +34,9 @@ def run(
     error: Annotated[bool, typer.Option("--error", help="Estimates of the numerical error.")] = False,
     interval: Annotated[float, typer.Option(help="Probability between `lower` and `upper`.")] = 0.95,
     samples: Annotated[int, typer.Option(help="So many functions drawn from the posterior.", min=0)] = 0,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
     quiet: options.Quiet = False,
@@ -48,11 +51,13 @@ def run(
     if not 0 < interval < 1:
         raise InputError(f"`interval` must be between 0 and 1; got {interval:g}. For 95 % write 0.95.")
     if output is not None:
-        check_output(output)
+        check_output(output, [model, data])
+        check_format(output)
     if threads is not None:
         torch.set_num_threads(threads)
+    dialect = options.dialect(header, delimiter, decimal)
     named = NamedModel.load(model)
-    X = read_points(named, data)
+    X = read_points(named, data, dialect)
     columns = _columns(named.gp, X, std=std, error=error, interval=interval, samples=samples, seed=seed)
     if output is not None:
         write_table(output, columns)

@@ -19,6 +19,9 @@ def run(
     data: options.Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="Page to write, .html.", show_default=False)],
     target: options.KnownTarget = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -26,15 +29,16 @@ def run(
 
     The page needs no network and no scripts. Data that the model was not fitted on tell the most.
     """
-    check_output(output)
+    check_output(output, [model, data])
+    dialect = options.dialect(header, delimiter, decimal)
     named = NamedModel.load(model)
-    rows = read_rows(named, data, target)
+    rows = read_rows(named, data, target, dialect)
     evaluation = Evaluation.of(
         named.gp,
         rows.X,
         rows.y,
         model=model.name,
-        data=data.name,
+        data=rows.source.name,
         dropped=rows.dropped,
         feature_names=named.columns,
         target_name=rows.target_name,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from halfgp.errors import FileError
+from halfgp.replacement import replacing
 
 
 def as_json(document: Mapping[str, Any], indent: int | None = None) -> str:
@@ -26,14 +25,8 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         FileError: it cannot be written there.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
+    with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise FileError(f"`{path}` cannot be written: {error.strerror}. Choose another directory.") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfgp.errors import InputError
+from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.persistence import fingerprint, read_file, write_file
+from halfgp.persistence import Stored, fingerprint, read_file, write_file
 from halfgp.problem import Problem
 from halfgp.training.history import Step
 from halfgp.training.settings import Training
@@ -50,10 +51,6 @@ class Checkpoint:
         about = [settings, start.kernel, problem.precision, priors, backend, names, __version__]
         return cls(path, fingerprint(*tensors, *map(repr, about)))
 
-    def exists(self) -> bool:
-        """Whether there is something to resume from."""
-        return self.path.exists()
-
     def write(self, pretrained: Tensor, earlier: list[Step], state: State | None) -> None:
         """After pre-training (state None), and after every step on all rows.
 
@@ -81,15 +78,19 @@ class Checkpoint:
             }
         write_file(self.path, "checkpoint", header, tensors)
 
-    def read(self) -> tuple[Tensor, list[Step], State | None]:
-        """What `write` was given.
+    def read(self) -> tuple[Tensor, list[Step], State | None] | None:
+        """What `write` was given, or None where there is nothing to resume from.
 
         Raises:
             FileError: it is no checkpoint.
-            InputError: it belongs to another fit.
+            InputError: it belongs to another fit, which is not done.
         """
+        if not self.path.exists():
+            return None
         stored = read_file(self.path, "checkpoint")
-        if stored.header.get("fingerprint") != self.fingerprint:
+        if not self._wrote(stored):
+            if stored.header.get("finished"):
+                return None
             raise InputError(
                 f"The checkpoint {self.path} belongs to a fit with other data, settings or version of halfgp."
                 " Give `checkpoint` another path, or delete that file to begin anew."
@@ -118,9 +119,20 @@ class Checkpoint:
         )
         return tensors["pretrained"], earlier, state
 
+    def finish(self) -> None:
+        """Once the fit is done: another one may take its place. It stays until the model is saved."""
+        with contextlib.suppress(FileError):  # the fit is done, whether that can be written down or not
+            stored = read_file(self.path, "checkpoint")
+            write_file(self.path, "checkpoint", {**stored.header, "finished": True}, stored.tensors)
+
     def remove(self) -> None:
-        """Once the fit is done."""
-        self.path.unlink(missing_ok=True)
+        """Once the model is saved; what another fit has put there meanwhile stays."""
+        with contextlib.suppress(FileError):
+            if self._wrote(read_file(self.path, "checkpoint")):
+                self.path.unlink(missing_ok=True)
+
+    def _wrote(self, stored: Stored) -> bool:
+        return bool(stored.header.get("fingerprint") == self.fingerprint)
 
 
 def _step(values: dict[str, Any]) -> Step:

@@ -180,9 +180,10 @@ class _Run:
         self._observer(step, point)
 
     def _resume(self) -> tuple[Tensor, State | None] | None:
-        if self._checkpoint is None or not self._checkpoint.exists():
+        found = None if self._checkpoint is None else self._checkpoint.read()
+        if found is None:
             return None
-        pretrained, self._history, state = self._checkpoint.read()
+        pretrained, self._history, state = found
         return pretrained, state
 
     def _save(self, pretrained: Tensor, state: State | None) -> None:

@@ -1,0 +1,299 @@
+"""What a command must not do: overwrite what it reads, lose a fit, or let a file command the terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from contracts.commands import json_of, make_rows, run
+
+import halfgp
+import halfgp.model
+import halfgp.persistence
+from halfgp.errors import FileError
+from halfgp.model import ExactGP
+from halfgp.prediction import UnsolvedError, UnsolvedWarning
+from halfgp.settings import Settings
+from halfgp.tables import write_table
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    make_rows(folder / "train.csv", 60, 0)
+    make_rows(folder / "test.csv", 20, 1)
+    run("fit", folder / "train.csv", "--target", "power", "-o", folder / "m", "--quiet")
+    (folder / "link.csv").symlink_to(folder / "train.csv")
+    os.link(folder / "test.csv", folder / "hard.csv")
+    (folder / "locked.csv").write_text("precious")
+    (folder / "locked.csv").chmod(0o444)
+    return folder
+
+
+# ---------------------------------------------------------------------------------------------- outputs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("fit", "train.csv", "-t", "power", "-o", "train.csv"), "`train.csv` of this command"),
+        (("fit", "train.csv", "-t", "power", "-o", "./link.csv"), "is the file `train.csv`"),
+        (("fit", "link.csv", "-t", "power", "-o", "../{here}/train.csv"), "is the file `link.csv`"),
+        (("fit", "train.csv", "-t", "power", "-o", "n", "--checkpoint", "n"), "is the file `n`"),
+        (("fit", "train.csv", "-t", "power", "-o", "n", "--checkpoint", "train.csv"), "overwrite"),
+        (("fit", "train.csv", "-t", "power", "-o", "locked.csv"), "read-only"),
+        (("fit", "train.csv", "-t", "power", "-o", "/dev/null"), "not a regular file"),
+        (("predict", "m", "test.csv", "-o", "test.csv"), "overwrite"),
+        (("predict", "m", "test.csv", "-o", "hard.csv"), "is the file `test.csv`"),
+        (("predict", "m", "test.csv", "-o", "locked.csv"), "read-only. Give another path, or allow it"),
+        (("report", "m", "test.csv", "-o", "m"), "is the file `m`"),
+        (("report", "m", "test.csv", "-o", "test.csv"), "overwrite"),
+        (("diagnose", "test.csv", "--model", "m", "-o", "m"), "is the file `m`"),
+    ],
+)
+def test_an_output_that_should_not_be_written_is_refused_before_any_work(
+    arguments: tuple[str, ...], expected: str, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    monkeypatch.setattr("halfgp.tables.read_table", None)
+    before = {path.name: path.read_bytes() for path in files.iterdir()}
+    given = [argument.format(here=files.name) for argument in arguments]
+    assert expected in run(*given, code=1).stderr
+    assert {path.name: path.read_bytes() for path in files.iterdir()} == before
+
+
+def test_an_earlier_output_is_replaced(files: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        run("predict", files / "m", files / "test.csv", "-o", tmp_path / "out.csv")
+
+
+def test_a_format_is_refused_before_any_work(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("halfgp.cli.predict.NamedModel", None)
+    assert ".csv" in run("predict", files / "m", files / "test.csv", "-o", tmp_path / "o.xlsx", code=1).stderr
+
+
+# ------------------------------------------------------------------------------------- fits that are lost
+
+
+@contextmanager
+def stopped(error: BaseException) -> Iterator[None]:
+    """Within, fits end by an exception where their last solve begins."""
+
+    def fail(*arguments: object) -> None:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(halfgp.model, "condition", fail)
+        yield
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every step of training from now on."""
+    seen: list[object] = []
+    observe = ExactGP._observe
+
+    def tell(self: ExactGP, step: Any, point: Any) -> None:
+        seen.append(step)
+        observe(self, step, point)
+
+    monkeypatch.setattr(ExactGP, "_observe", tell)
+    return seen
+
+
+def test_ctrl_c_in_the_final_solve_says_how_to_go_on(
+    files: Path, tmp_path: Path, steps: list[object]
+) -> None:
+    arguments = ("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m")
+    with stopped(KeyboardInterrupt()):
+        said = run(*arguments, code=130).stderr
+    assert f"Interrupted: no model was written. The training so far is in {tmp_path / 'm.checkpoint'}" in said
+    assert "the same command goes on from there" in said
+    assert steps
+    steps.clear()
+    assert "Resuming" in run(*arguments).stderr
+    assert not steps
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    with stopped(KeyboardInterrupt()):
+        error = json_of(*arguments, "--no-checkpoint", code=130)["error"]
+    assert error == "Interrupted: no model was written."
+
+
+def test_a_full_disk_at_the_last_write_loses_nothing(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[object]
+) -> None:
+    arguments = ("fit", files / "train.csv", "-t", "power", "--checkpoint", tmp_path / "c")
+    save = halfgp.persistence.save_file
+
+    def fail(tensors: Any, path: Any, metadata: dict[str, str]) -> None:
+        if metadata["kind"] == "model":
+            raise OSError(28, "No space left on device")
+        save(tensors, path, metadata)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(halfgp.persistence, "save_file", fail)
+        said = run(*arguments, "-o", tmp_path / "m", code=1).stderr
+    assert "No space left on device" in said
+    assert f"one with another output and --checkpoint {tmp_path / 'c'}, goes on from there" in said
+    steps.clear()
+    run(*arguments, "-o", tmp_path / "n", "--quiet")
+    assert not steps
+    assert [path.name for path in tmp_path.iterdir()] == ["n"]
+
+
+def test_an_unsolved_fit_keeps_its_training(files: Path, tmp_path: Path, steps: list[object]) -> None:
+    arguments = ("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m")
+    error = UnsolvedError('Too far off. Or fit with `unsolved="warn"`: deviations then include that error.')
+    with stopped(error):
+        said = run(*arguments, code=1).stderr
+    assert "Or fit with `--unsolved warn`: deviations" in said
+    assert (
+        "with one of `--unsolved`, `--memory-limit` and `--test-max-iterations` this command goes on" in said
+    )
+    steps.clear()
+    run(*arguments, "--unsolved", "warn", "--test-max-iterations", "2000")
+    assert not steps
+
+
+def test_ctrl_c_after_the_model_is_written(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("halfgp.cli.fit._tell", interrupt)
+    said = run("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", code=130).stderr
+    assert f"Interrupted: the model is in {tmp_path / 'm'}" in said
+
+
+# ------------------------------------------------------------------------------------------------ words
+
+
+def test_options_of_the_model_reach_it(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Settings] = []
+
+    def fit(self: ExactGP, X: object, y: object) -> None:
+        seen.append(self.settings)
+        raise FileError("enough")
+
+    monkeypatch.setattr(ExactGP, "fit", fit)
+    given = {
+        "priors": "none", "mean": "zero", "noise": 0.3, "test_tol": 1e-4, "unsolved": "warn",
+        "variance": "local", "test_max_iterations": 7,
+    }  # fmt: skip
+    more = [part for name, value in given.items() for part in ("--" + name.replace("_", "-"), value)]
+    run("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", "--no-ard", *more, code=1)
+    run("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", code=1)
+    wanted = {**given, "ard": False, "priors": None}
+    assert {name: getattr(seen[0], name) for name in wanted} == wanted
+    assert {name: getattr(seen[1], name) for name in wanted} == {
+        name: getattr(Settings, name) for name in wanted
+    }
+    for name, value in (("priors", "strong"), ("unsolved", "maybe"), ("mean", "linear"), ("noise", -1)):
+        said = run(
+            "fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", f"--{name}", value, code=1
+        ).stderr
+        assert f"`--{name}` must be" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--seed", -1), ("--seed", 2**64), ("--threads", 10**9), ("--threads", 0)]
+)
+def test_numbers_out_of_range_are_not_understood(option: str, value: int, files: Path) -> None:
+    for command in (("fit", "-t", "power", "-o", files / "n"), ("diagnose", "-t", "power")):
+        said = run(command[0], files / "train.csv", *command[1:], option, value, code=2).stderr
+        assert option in said
+    assert option in run("predict", files / "m", files / "test.csv", option, value, code=2).stderr
+
+
+def test_columns_are_named_in_warnings(tmp_path: Path) -> None:
+    make_rows(tmp_path / "d.csv", 40, 0, still=np.ones(40))
+    said = run("fit", tmp_path / "d.csv", "-t", "power", "-o", tmp_path / "m", "-q").stderr
+    assert "Warning: 1 of the 3 columns have one value in all rows" in said
+    assert said.rstrip().endswith(": still.")
+    assert len(said.splitlines()) == 1
+
+
+def test_warnings_are_lines_in_terms_of_options(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fit(self: ExactGP, X: object, y: object) -> None:
+        warnings.warn("Off by\nfar. Raise `noise_floor` or `rank`.", UnsolvedWarning, stacklevel=2)
+        raise FileError("enough")
+
+    monkeypatch.setattr(ExactGP, "fit", fit)
+    said = run("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", code=1).stderr.splitlines()
+    assert said == [r"Warning: Off by\nfar. Raise `--noise-floor` or `rank`.", "Error: enough"]
+
+
+def test_names_do_not_command_the_terminal(tmp_path: Path) -> None:
+    evil = "a\x1b[2J\x9b31m\u202e"
+    make_rows(tmp_path / "d.csv", 40, 0, **{evil: np.arange(40.0) % 7, evil + "b": np.ones(40)})
+    result = run("fit", tmp_path / "d.csv", "-t", "power", "-o", tmp_path / "m")
+    shown = result.stdout + result.stderr
+    shown += run("fit", tmp_path / "d.csv", "-t", evil, "-o", tmp_path / "n").stdout
+    shown += run("evaluate", tmp_path / "n", tmp_path / "d.csv").stdout
+    assert r"a\x1b[2J\x9b31m\u202e" in shown
+    assert not any(character in shown for character in "\x1b\x9b\u202e")
+    write_table(tmp_path / "e.csv", {"a\nb": np.arange(9.0), "y": np.ones(9)})
+    assert (
+        len(run("fit", tmp_path / "e.csv", "-t", "c\nd", "-o", tmp_path / "n", code=1).stderr.splitlines())
+        == 1
+    )
+
+
+# ------------------------------------------------------------------------------------------- processes
+
+# Ctrl-C is pressed while the command line is being imported.
+INTERRUPTED = """
+import builtins, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+plain = builtins.__import__
+def press(name, *rest, **more):
+    if name == "halfgp.cli":
+        os.kill(os.getpid(), signal.SIGINT)
+    return plain(name, *rest, **more)
+builtins.__import__ = press
+from halfgp.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_during_imports() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted: nothing was written.\n"
+
+
+def test_the_package_is_light_until_it_is_used() -> None:
+    script = "import sys, halfgp; assert 'torch' not in sys.modules; halfgp.kernels; from halfgp import *; cg"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_every_public_name_is_there() -> None:
+    assert set(halfgp.__all__) == {"__version__", *halfgp._MODULES}
+    assert all(getattr(halfgp, name) is not None for name in halfgp.__all__)
+    assert not hasattr(halfgp, "random")
+
+
+@pytest.mark.parametrize(
+    ("standard_output", "code", "message"),
+    [("> /dev/full", 1, "Error: Standard output cannot be written: No space left on device"), (">&-", 0, "")],
+)
+def test_a_standard_output_that_takes_nothing(standard_output: str, code: int, message: str) -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m halfgp doctor {standard_output}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code
+    assert done.stderr.startswith(message)
+    assert len(done.stderr.splitlines()) == bool(message)
