@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from halfgp.data import Vectors
+from halfgp.data import Vectors, binary_scale
 from halfgp.solvers.base import SolveResult, Status, worst
 from halfgp.solvers.ladder import Ladder
-from halfgp.solvers.system import binary_scale, column_major, rung_name
+from halfgp.solvers.system import column_major, rung_name
 
 
 class Best:
@@ -82,7 +82,7 @@ class Best:
         history: list[Tensor],
         short: Tensor | None = None,
     ) -> SolveResult:
-        """The outcome, in the library and dtype of the right-hand side.
+        """The outcome, in the library of the right-hand side and in double, as it was measured.
 
         Args:
             vectors: the right-hand side as it was given.
@@ -98,7 +98,7 @@ class Best:
         table = torch.stack(history) if history else self.relative.new_zeros(0, len(status))
         numbers = Vectors(vectors.values, False, vectors.dtype)
         return SolveResult(
-            solution=vectors.restore(self.x * self.scale),
+            solution=vectors.restore(self.x * self.scale, torch.float64),
             status=worst(status),
             column_status=status,
             iterations=len(history),
@@ -109,5 +109,5 @@ class Best:
             precision=self._ladder.name,
             climbs=tuple(self._ladder.climbs),
             tol=float(torch.as_tensor(self.tol).max()),
-            residual=vectors.restore(self.r * self.scale),
+            residual=vectors.restore(self.r * self.scale, torch.float64),
         )

@@ -82,12 +82,12 @@ class Controller:
             self._decide(self._phase())
 
     def result(self, vectors: Vectors) -> SolveResult:
-        """The outcome, in the library and dtype of the right-hand side."""
+        """The outcome, in the library of the right-hand side."""
         endings = [status or Status.MAX_ITERATIONS for status in self._status]
         result = self._best.result(vectors, endings, self._history, self._error > self._options.error_tol)
         return replace(
             result,
-            earlier=vectors.restore(self._earlier * self._best.scale),
+            earlier=vectors.restore(self._earlier * self._best.scale, torch.float64),
             errors=Vectors(vectors.values, False, vectors.dtype).restore(self._error, torch.float64),
         )
 

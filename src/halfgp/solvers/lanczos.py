@@ -27,7 +27,7 @@ class LanczosResult:
         off_diagonal: (steps, t) of T; the last row is the norm of the remainder.
         lengths: (t,) steps before a column's space was exhausted; T beyond it is zero.
         norms: (t,) of the starting vectors.
-        basis: (t, steps, n) in float32, or None if it was not asked for.
+        basis: (t, steps, n) in the format of the rung's vectors, or None if it was not asked for.
         passes: products with A.
         precision: the rung.
     """
@@ -77,7 +77,8 @@ def lanczos(
         keep_basis: return Q.
 
     Returns:
-        A `LanczosResult`. Costs `steps` passes, O(n t steps²) beside them, memory 4 n t steps bytes.
+        A `LanczosResult`. Costs `steps` passes, O(n t steps²) beside them, memory 4 n t steps bytes, in
+        double 8.
     """
     if steps < 1:
         raise InputError(f"`steps` must be at least 1; got {steps}.")
@@ -107,7 +108,7 @@ class LanczosProcess:
 
     def __init__(self, system: System, start: Tensor, window: int | None) -> None:
         self._system = system
-        self._basis = None if window == 0 else Basis(system, window)
+        self._basis = None if window == 0 else Basis(system, window, system.precision.vectors)
         self.norms = system.dot(start, start).sqrt()
         self.alive = self.norms > 0
         self._lengths = torch.zeros(len(self.norms), dtype=torch.long)
