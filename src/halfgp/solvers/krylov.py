@@ -180,7 +180,6 @@ def _solved(h: Doubles, c: Doubles) -> Doubles:
     squares then, for any y is right, and what it does not solve stays in the residual.
     """
     try:
-        y: Doubles = np.linalg.solve(h, c[:, :, None])[:, :, 0]
+        return np.asarray(np.linalg.solve(h, c[:, :, None])[:, :, 0], dtype=np.float64)
     except np.linalg.LinAlgError:
         return np.stack([np.linalg.lstsq(a, b)[0] for a, b in zip(h, c, strict=True)])
-    return y

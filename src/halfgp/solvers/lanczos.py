@@ -40,6 +40,11 @@ class LanczosResult:
     passes: int
     precision: str
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether every product was."""
+        return bool(self.diagonal.isfinite().all())
+
     def tridiagonal(self, column: int = 0) -> Tensor:
         """T (k, k) of a column, as far as its space goes."""
         k = int(self.lengths[column])
@@ -79,6 +84,9 @@ def lanczos(
     Returns:
         A `LanczosResult`. Costs `steps` passes, O(n t steps²) beside them, memory 4 n t steps bytes, in
         double 8.
+
+    Raises:
+        InputError: a product was not finite.
     """
     if steps < 1:
         raise InputError(f"`steps` must be at least 1; got {steps}.")
@@ -93,7 +101,13 @@ def lanczos(
             process.step()
             if not bool(process.alive.any()):
                 break
-        return process.result(keep_basis)
+        result = process.result(keep_basis)
+    if not result.is_finite:
+        raise InputError(
+            f"A product with `A` was not finite in {result.precision}. Check the matrix, rescale it, or use a"
+            " wider `precision`."
+        )
+    return result
 
 
 class LanczosProcess:
@@ -133,14 +147,22 @@ class LanczosProcess:
         beta = self._system.dot(w, w).sqrt()
         self._lengths += self.alive.cpu()
         self._size = torch.maximum(self._size, alpha.abs() + beta)
-        noise = self._system.precision.products.eps * math.sqrt(self._system.size) * self._size
-        exhausted = beta <= noise
-        self.alive = self.alive & ~exhausted
+        self.alive = self.alive & (beta > self.roundoff) & beta.isfinite()
         beta = torch.where(self.alive, beta, 0.0)
         self._previous, self.q = q, self._normalised(w, beta)
         self.diagonal.append(alpha)
         self.off_diagonal.append(beta)
         return q
+
+    @property
+    def roundoff(self) -> Tensor:
+        """(t,) What a number of T that is zero may come out as."""
+        return self.eps * math.sqrt(self._system.size) * self._size
+
+    @property
+    def eps(self) -> float:
+        """Of the products."""
+        return self._system.precision.products.eps
 
     def result(self, keep_basis: bool) -> LanczosResult:
         """What has been found so far."""
