@@ -237,9 +237,8 @@ def test_input_gradients_of_near_duplicates_do_not_cancel(
     exact = bind(contestant, kernel, x, None, "double").bilinear_gradient(u, v, True)[1]
     assert found is not None
     assert exact is not None
-    # A coordinate, psi = sqrt(2) log2(e) z with |z| up to 6, is rounded by 2^-24 of 16 at most; that of
-    # both, relative to their distance of 2^-20 half at least and times the factor, moves a direction by 0.5 at
-    # worst and by less than a tenth in the root mean square over all coordinates and pairs.
+    # Coordinates below 4 are rounded by 2^-23 at most, those of a pair by 0.4 of that in the mean square;
+    # relative to a distance of 2^-20 that is a twentieth, of one coordinate in three.
     assert (found - exact).norm() <= 0.1 * exact.norm()
 
 

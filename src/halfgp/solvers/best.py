@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -90,8 +91,14 @@ class Best:
             history: (t,) by iteration.
             short: (t,) columns that did not converge though their residual is within the tolerance.
         """
+        endings = [ending] * len(self.norms) if isinstance(ending, Status) else list(ending)
+        for j in (~(self.x * self.scale).isfinite().all(dim=0)).nonzero().flatten().tolist():
+            # Solved, but beyond the range of double: nothing is returned for it.
+            self.x[:, j], self.r[:, j], self.relative[j] = 0.0, self.b[:, j], 1.0
+            endings[j] = Status.NONFINITE
+            short = self.failing if short is None else short
+            short[j] = True
         failing = self.failing if short is None else self.failing | short
-        endings = [ending] * len(self.norms) if isinstance(ending, Status) else ending
         status = tuple(
             end if fails else Status.CONVERGED for end, fails in zip(endings, failing.tolist(), strict=True)
         )
@@ -108,6 +115,6 @@ class Best:
             history=numbers.restore(table, torch.float64),
             precision=self._ladder.name,
             climbs=tuple(self._ladder.climbs),
-            tol=float(torch.as_tensor(self.tol).max()),
+            tol=float(torch.as_tensor(self.tol).amax()) if len(status) else math.nan,
             residual=vectors.restore(self.r * self.scale, torch.float64),
         )

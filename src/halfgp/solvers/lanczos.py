@@ -94,6 +94,8 @@ def lanczos(
     rung = Precision.resolve(precision) if precision != "auto" else Precision.resolve("single")
     system = system.with_precision(rung)
     vectors = as_vectors(start, "start", system.size, system.device, float("inf"))
+    if not vectors.values.numel():
+        raise InputError(f"`start` must hold a vector; got shape {tuple(vectors.values.shape)}.")
     window = None if keep_basis else window_of(reorthogonalise)
     with torch.no_grad():
         process = LanczosProcess(system, column_major(vectors.values.double()), window)

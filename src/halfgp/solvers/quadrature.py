@@ -85,6 +85,8 @@ def log_determinant(
     if steps < 1:
         raise InputError(f"`steps` must be at least 1; got {steps}.")
     system = as_system(A)
+    if not system.size:
+        raise InputError("`A` must have at least one row; got shape (0, 0).")
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, (system.size, probes), generator=generator).double() * 2 - 1
     signs = signs.to(system.device)
