@@ -13,7 +13,7 @@ struct GradientBuffers {
     slopes = adjoints + program.node_count * subtile;
     exponents = slopes + program.leaf_count * subtile;
     shape_slopes = exponents + program.leaf_count * subtile;
-    sums = shape_slopes + program.leaf_count * subtile;  // by leaf: H Psi and H' Psi panels, row and column sums of H
+    sums = shape_slopes + program.leaf_count * subtile;  // by leaf: H Psi and H' Psi panels, row and column sums of H (or 0)
   }
   static std::size_t size(const Program& program) {
     std::size_t total = static_cast<std::size_t>(kSubtile) * kBlock * (2 * program.node_count + 3 * program.leaf_count);
@@ -118,8 +118,33 @@ inline void add_squared_differences(const Tile& tile, int l, int first, int colu
   }
 }
 
-// Whether the squared differences come from products with the features, rather than one by one. The slope of Matern-1/2
-// grows without bound towards distance zero, where products would cancel.
+// sum_j H_ij (psi_jk - psi_ik) into the rows' panel, and the same the other way round into the columns', if there is one.
+template <class T>
+inline void add_differences(const Tile& tile, int l, int first, int columns, const T* h, T* row_sums, T* column_sums) {
+  using V = Vec<T>;
+  const int features = tile.program->leaves[l].features;
+  const std::size_t start = static_cast<std::size_t>(first / kStrip) * kStrip * features + first % kStrip;
+  const T* rows = static_cast<const T*>(tile.rows[l].features);
+  const T* cols = static_cast<const T*>(tile.columns[l].features) + start;
+  for (int k = 0; k < features; ++k)
+    for (int j = 0; j < columns; ++j) {
+      const V y = broadcast(cols[k * kStrip + j]);
+      V sum[1] = {broadcast(T(0))};
+      for (int i = 0; i < tile.row_count; i += V::lanes) {
+        const std::size_t at = static_cast<std::size_t>(i / kStrip) * kStrip * features + k * kStrip + i % kStrip;
+        const V g = load(h + j * kBlock + i) * (y - load(rows + at));
+        store(row_sums + at, load(row_sums + at) + g);
+        sum[0] = sum[0] + g;
+      }
+      if (!column_sums) continue;
+      T total[1];
+      sum_lanes<1>(sum, total);
+      column_sums[start + k * kStrip + j] -= total[0];
+    }
+}
+
+// Whether differences come from products with the features, rather than one by one. The slope of Matern-1/2 grows
+// without bound towards distance zero, where products would cancel.
 inline bool by_products(const Tile& tile, int l) {
   const Profile profile = tile.program->leaves[l].profile;
   return profile == Profile::linear || (tile.paths[l] != Path::difference && profile != Profile::matern12);
@@ -136,10 +161,13 @@ inline void leaf_gradient(const Tile& tile, const Gradient& gradient, int l, int
   if (!linear) for_vectors<T>(tile, columns, [&](int o) { store(h + o, load(h + o) * load(slopes + o)); });
   if (leaf.shared_scale) gradient.scales[l][0] += 2 * gradient.weight * dot<T>(tile, columns, h, exponents);
   const bool features = leaf.wants_features;
-  const bool products = !leaf.shared_scale && by_products(tile, l);
-  if (!leaf.shared_scale && !products) add_squared_differences<T>(tile, l, first, columns, h, gradient.scales[l], gradient.weight);
-  if (!features && !products) return;
   const std::size_t panel = static_cast<std::size_t>(kBlock) * leaf.features;
+  if (!by_products(tile, l)) {
+    if (!leaf.shared_scale) add_squared_differences<T>(tile, l, first, columns, h, gradient.scales[l], gradient.weight);
+    if (features) add_differences<T>(tile, l, first, columns, h, sums, gradient.column_features[l] ? sums + panel : nullptr);
+    return;
+  }
+  if (!features && leaf.shared_scale) return;
   alignas(64) static constexpr auto ones = [] {
     struct { T v[kBlock]; } a{};
     for (T& x : a.v) x = 1;

@@ -47,7 +47,7 @@ class Workers {
     const auto now = std::chrono::steady_clock::now();
     if (now - asked_ < std::chrono::milliseconds(50)) return;
     asked_ = now;
-    if (execution_.interrupted()) throw Interrupted();
+    if (callers_->suspended(execution_.interrupted)) throw Interrupted();
   }
 
  private:
@@ -61,6 +61,7 @@ class Workers {
 
   void guarded(const std::function<void(int)>& body, int worker) {
     const FlushDenormals flush;
+    if (worker == 0) callers_ = &flush;
     try {
       body(worker);
     } catch (const Stopped&) {
@@ -72,6 +73,7 @@ class Workers {
   }
 
   const Execution& execution_;
+  const FlushDenormals* callers_ = nullptr;  // of worker 0, which is the calling thread
   std::atomic<bool> stop_{false};
   std::atomic<std::size_t> finished_{0};
   std::chrono::steady_clock::time_point asked_ = std::chrono::steady_clock::now();

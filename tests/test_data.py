@@ -96,14 +96,16 @@ def test_contiguous_wide_vectors_pass_through_untouched() -> None:
 
 def test_vectors_remember_what_they_came_as() -> None:
     for v in (
-        np.ones(4, dtype=np.float16),
+        np.ones(4, dtype=np.float64),
         np.ones((4, 2), dtype=np.float32),
-        torch.ones(4, dtype=torch.bfloat16),
+        torch.ones(4, dtype=torch.float32),
     ):
         back = as_vectors(v, "V", 4, CPU).restore(as_vectors(v, "V", 4, CPU).values)
         assert type(back) is type(v)
         assert back.dtype == v.dtype
         assert back.shape == v.shape
+    assert as_vectors(np.ones(4, dtype=np.float16), "V", 4, CPU).dtype == np.float32
+    assert as_vectors(torch.ones(4, dtype=torch.bfloat16), "V", 4, CPU).dtype == torch.float32
     assert as_vectors([1, 2], "V", 2, CPU).dtype == np.float64
     assert as_vectors(torch.tensor([1, 2]), "V", 2, CPU).dtype == torch.float64
 

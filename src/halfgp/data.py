@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfgp.errors import InputError
+from halfgp.errors import InputError, OutOfRangeError
 
 ArrayLike = np.ndarray[Any, Any] | Tensor | Sequence[Any]
 Array = np.ndarray[Any, Any] | Tensor
@@ -20,7 +20,7 @@ EXACT = 2.0**53  # below it every integer is a float64
 
 def as_points(x: ArrayLike, name: str, device: torch.device | None = None) -> Tensor:
     """Points (n, d) as a finite float32 or float64 tensor, which shares the memory of `x` where it can."""
-    points = _as_real(x, name)
+    points = as_real(x, name)
     if device is not None:
         check_device(points, name, device)
     if points.ndim != 2:
@@ -60,7 +60,7 @@ def as_vectors(
     v: ArrayLike, name: str, rows: int | None, device: torch.device, limit: float | None = None
 ) -> Vectors:
     """Vectors (n,) or (n, t) on that device, with so many rows and of at most that magnitude, if given."""
-    values = _as_real(v, name)
+    values = as_real(v, name)
     if values.ndim not in (1, 2) or rows not in (None, len(values)):
         n = "n" if rows is None else rows
         raise InputError(f"`{name}` must have shape ({n},) or ({n}, t); got {tuple(values.shape)}.")
@@ -68,15 +68,27 @@ def as_vectors(
     if limit is not None:
         check_magnitude(values, name, limit)
     dtype: torch.dtype | np.dtype[Any] = v.dtype if isinstance(v, Tensor) else np.asarray(v).dtype
-    if not (dtype.is_floating_point if isinstance(dtype, torch.dtype) else dtype.kind == "f"):
-        dtype = torch.float64 if isinstance(v, Tensor) else np.dtype(np.float64)  # integers
+    floats = dtype.is_floating_point if isinstance(dtype, torch.dtype) else dtype.kind == "f"
+    if not floats or dtype.itemsize < 4:
+        # Integers become float64. Of 16-bit floats a sum may overflow: the result is as wide as the values.
+        dtype = values.dtype if isinstance(v, Tensor) else values.numpy().dtype
     squeeze = values.ndim == 1
     return Vectors((values[:, None] if squeeze else values).contiguous(), squeeze, dtype)
 
 
+def binary_scale(v: Tensor) -> Tensor:
+    """Powers of two (t,), float64, that bring the largest of each column of v (n, t) to [1/2, 1); 1 for zero.
+
+    The largest numbers of double come to [1, 2): the next power of two is none of them.
+    """
+    largest = v.abs().amax(dim=0) if len(v) else v.new_zeros(v.shape[1])
+    exponent = torch.frexp(largest)[1].double().clamp_max(1023.0)
+    return torch.where(largest > 0, torch.exp2(exponent), torch.ones_like(exponent))
+
+
 def as_targets(y: ArrayLike, name: str, rows: int) -> tuple[Tensor, bool]:
     """Targets (n, q), float64, which may hold NaN but no infinity, and whether they came as (n,)."""
-    values = _as_real(y, name).to(torch.float64)
+    values = as_real(y, name).to(torch.float64)
     if values.ndim not in (1, 2) or len(values) != rows or (values.ndim == 2 and values.shape[1] == 0):
         raise InputError(
             f"`{name}` must have shape ({rows},) or ({rows}, q), one row for each of `X`;"
@@ -89,7 +101,7 @@ def as_targets(y: ArrayLike, name: str, rows: int) -> tuple[Tensor, bool]:
 
 def as_noise(noise: float | ArrayLike, n: int, device: torch.device) -> Tensor:
     """Noise variances as float64 of shape () or (n,), finite and not negative."""
-    values = _as_real(noise, "noise").to(device, torch.float64)
+    values = as_real(noise, "noise").to(device, torch.float64)
     if values.ndim and values.shape != (n,):
         raise InputError(f"`noise` must be a number or of shape ({n},); got shape {tuple(values.shape)}.")
     if not bool((values.isfinite() & (values >= 0)).all()):
@@ -172,14 +184,14 @@ def check_reach(reach: Tensor, columns: Sequence[int], limit: float, format_name
         return
     k = int(beyond.nonzero()[0])
     column = columns[k % len(columns)]  # a periodic kernel makes two features of a column
-    raise InputError(
+    raise OutOfRangeError(
         f"Column {column} of the points overflows {format_name}: scaled by the kernel it reaches"
         f" {reach[k].item():.4g}, and at most {limit:.4g} is possible. Standardise the column, raise its"
         " lengthscale, or use a wider `precision`."
     )
 
 
-def _as_real(x: float | ArrayLike, name: str) -> Tensor:
+def as_real(x: float | ArrayLike, name: str) -> Tensor:
     """Float32 or float64: 16-bit floats become float32, integers float64."""
     if isinstance(x, Tensor):
         if x.layout != torch.strided:

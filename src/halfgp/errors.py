@@ -9,6 +9,10 @@ class InputError(HalfGPError, ValueError):
     """An argument that cannot be used: nothing has been computed."""
 
 
+class OutOfRangeError(InputError):
+    """Points or variances that the format asked for cannot hold; a wider one may."""
+
+
 class FileError(HalfGPError, ValueError):
     """A file that cannot be read as what it should be, or not be written where it should go."""
 

@@ -20,11 +20,12 @@ from halfgp.data import (
     as_noise,
     as_points,
     as_vectors,
+    binary_scale,
     check_reach,
 )
-from halfgp.errors import InputError
+from halfgp.errors import InputError, OutOfRangeError
 from halfgp.kernels import Kernel
-from halfgp.precision import Precision
+from halfgp.precision import Format, Precision
 
 
 class KernelOperator:
@@ -35,7 +36,8 @@ class KernelOperator:
         x1: points (n1, d): NumPy, torch or nested lists, any real dtype.
         x2: points (n2, d), or None for a square operator.
         noise: variance, or (n1,) variances, added to the diagonal of a square operator.
-        precision: "half", "bfloat16", "single", "double", "auto" (single), or a `Precision`.
+        precision: "half", "bfloat16", "single", "double", a `Precision`, or "auto": single, and double
+            where the points or the variance are out of its range.
         backend: "cpu", "reference", "auto", or an object with `bind`.
         storage: "on_the_fly", "stored" (in the format of the precision's entries), or "auto": stored only if
             a `memory_limit` was given and the entries fit into it.
@@ -64,10 +66,11 @@ class KernelOperator:
         if threads is not None and threads < 1:
             raise InputError(f"`threads` must be at least 1, or None; got {threads}.")
         self._kernel = kernel
-        self._x1 = as_points(x1, "x1")
-        self._x2 = None if x2 is None else as_points(x2, "x2", self.device)
+        # Copies: what the caller does to an array later must not change one product and not the next.
+        self._x1 = as_points(x1, "x1").clone()
+        self._x2 = None if x2 is None else as_points(x2, "x2", self.device).clone()
         self._numpy = not isinstance(x1, Tensor)
-        self._noise = as_noise(noise, len(self._x1), self.device)
+        self._noise = as_noise(noise, len(self._x1), self.device).clone()
         self._check_points()
         self._options: dict[str, Any] = {
             "backend": backend,
@@ -76,7 +79,12 @@ class KernelOperator:
             "threads": threads,
         }
         self._backend = get_backend(backend, self.device)
-        self._matrix = self._bind(Precision.resolve(precision))
+        try:
+            self._matrix = self._bind(Precision.resolve(precision))
+        except OutOfRangeError:
+            if precision != "auto":
+                raise
+            self._matrix = self._bind(Precision.resolve("double"))
         noisy = bool((self._noise > 0).any())
         self._extra_diagonal = self._noise.detach().expand(len(self._x1)).contiguous() if noisy else None
 
@@ -147,8 +155,7 @@ class KernelOperator:
         """What the diagonal has beyond the covariance of nearby points, noise and White: () or (n1,)."""
         self._require_square("nugget")
         with torch.no_grad():
-            kernel, x = self._kernel, self._x1.to(torch.float64)
-            white = kernel.diagonal(x) - kernel.diagonal(x, white=False)
+            white = self._kernel.white(self._x1.to(torch.float64))
         return self._noise + (white[0] if len(white) and bool((white == white[0]).all()) else white)
 
     @property
@@ -173,10 +180,19 @@ class KernelOperator:
         return other
 
     def __matmul__(self, v: ArrayLike) -> Array:
-        """K v for (n2,) or (n2, t), in the library, device and dtype of `v` (integers give float64)."""
-        vectors = self._vectors(v, "V", self.shape[1])
+        """K v for (n2,) or (n2, t), in the library, device and dtype of `v`.
+
+        Sixteen-bit floats give float32, for a sum of them may be beyond their range; integers give float64.
+        Columns whose products would leave the range of the format on the way are scaled by powers of two.
+        """
+        vectors = as_vectors(v, "V", self.shape[1], self.device, math.inf)
+        values = vectors.values
         with torch.no_grad():
-            return vectors.restore(self._matrix.matmul(vectors.values, self._extra_diagonal))
+            scale = safe_scale(values, self.precision.vectors)
+            if scale is None:
+                return vectors.restore(self._matrix.matmul(values, self._extra_diagonal))
+            scaled = (values.double() / scale).to(values.dtype)
+            return vectors.restore(self._matrix.matmul(scaled, self._extra_diagonal).double() * scale)
 
     def dot(self, u: ArrayLike, v: ArrayLike) -> Array:
         """Inner products (t,) of the columns of `u` and `v` (n, t), summed in float64; NaN passes through."""
@@ -267,6 +283,21 @@ class KernelOperator:
         )
 
 
+def safe_scale(v: Tensor, fmt: Format) -> Tensor | None:
+    """Powers of two (t,) that bring every column of v (n, t) to a largest entry near 1; None if all is well.
+
+    Well is between the roots of the least and the largest number of the format: products with entries then
+    keep their digits, and sums of them are finite.
+    """
+    if not v.numel():
+        return None
+    largest = v.abs().amax(dim=0).double()
+    reach = math.sqrt(fmt.max)
+    if bool(((largest == 0.0) | ((largest > 1.0 / reach) & (largest < reach))).all()):
+        return None
+    return binary_scale(v)
+
+
 def check_range(kernel: Kernel, points: list[Tensor], precision: Precision) -> None:
     """Raise unless scaled features fit the format of inputs, and squared distances that of entries."""
     wide = precision.vectors  # what entries are computed in
@@ -283,7 +314,7 @@ def check_range(kernel: Kernel, points: list[Tensor], precision: Precision) -> N
         check_reach(reach * leaf.scales.to(reach), columns, limit, precision.inputs.name)
     amplitude = kernel.amplitude(*points).item()
     if not wide.smallest_normal / wide.eps <= amplitude <= wide.max:  # with its digits below it
-        raise InputError(
+        raise OutOfRangeError(
             f"The variance of the kernel, {amplitude:.4g}, is out of the range of {wide.name}."
             " Rescale the points or the outputs, or use a wider `precision`."
         )

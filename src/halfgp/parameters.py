@@ -93,6 +93,12 @@ class Parameter:
         """The same parameter with another value."""
         return replace(self, value=_as_tensor(value, self.name))
 
+    def times(self, factor: Tensor) -> Parameter:
+        """The parameter of a positive multiple, with its value and its bounds multiplied."""
+        by = factor.item()
+        value, lower, upper = self.value * factor, self.lower * by, self.upper * by
+        return replace(self, value=value, lower=lower, upper=upper)
+
     def detached(self, requires_grad: bool = False) -> Parameter:
         """A copy whose value is a fresh leaf tensor."""
         return replace(self, value=self.value.detach().clone().requires_grad_(requires_grad))

@@ -176,8 +176,8 @@ def exact_seconds(rows: int) -> float:
 
 def solve_bytes(rows: int, columns: int, iterations: int, rank: int) -> int:
     """Memory of a solve: earlier residuals, vectors, and the factor of the preconditioner."""
-    basis = min(4 * rows * columns * 2 * iterations, 2 * BASIS_BYTES)
-    return basis + rows * columns * 8 * 14 + 24 * rows * min(rank, rows)
+    basis = min(8 * rows * columns * 2 * iterations, 2 * BASIS_BYTES)  # in double, if it climbs
+    return basis + rows * columns * 8 * 15 + 24 * rows * min(rank, rows)
 
 
 def final_rank(rows: int, memory_limit: int | None) -> int:

@@ -49,8 +49,9 @@ def entry_bound(
        polynomial p(r) that multiplies it, and so may products of features: m p(r), or m.
     4. Sums and products of the program propagate both errors, and round: c of the result each, or flush: m a,
        with a the amplitude.
-    5. In 16 bits what is below a v, with v = 2**vanishing_exponent, may be zero; stored entries are rounded,
-       by u_entries of themselves or by a v.
+    5. In 16 bits what is below a_ij v, with v = 2**vanishing_exponent and a_ij the root of the product of the
+       variances of the two points, may be zero; stored entries are rounded, by u_entries of themselves or
+       by a_ij v. (Units of points go down to 2**-50 of the largest.)
     6. The definition that we compare with is computed in float64, and errs itself as "double" does.
     """
     points = [x.to(torch.float64) for x in ([x1] if x2 is None else [x1, x2])]
@@ -83,11 +84,14 @@ def entry_bound(
     entries, wrong = program.scale * exact[-1], program.scale * error[-1]
     wrong = wrong + 2 * c * (entries.abs() + wrong)
     amplitude = kernel.amplitude(*points).item()
+    least = 2.0**-50 * math.sqrt(amplitude)
+    deviations = [kernel.diagonal(x, white=False).sqrt().clamp_min(least) for x in points]
+    pairs = deviations[0][:, None] * deviations[-1]
     if precision.is_sixteen_bit:
-        wrong = wrong + amplitude * 2.0**precision.inputs.vanishing_exponent
+        wrong = wrong + pairs * 2.0**precision.inputs.vanishing_exponent
     if precision.entries.bytes == 2:
         wrong = wrong + precision.entries.unit_roundoff * (entries.abs() + wrong)
-        wrong = wrong + amplitude * 2.0**precision.entries.vanishing_exponent
+        wrong = wrong + pairs * 2.0**precision.entries.vanishing_exponent
     wrong = wrong + (len(program.nodes) + 1) * amplitude * precision.vectors.smallest_normal
     return 2 * wrong if precision.inputs is DOUBLE else wrong
 

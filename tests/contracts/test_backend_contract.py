@@ -225,6 +225,30 @@ def test_covariances_that_the_format_rounds_to_zero_are_zero_stored_or_not(
 
 @each_backend
 @pytest.mark.parametrize("name", ["half", "bfloat16"])
+@pytest.mark.parametrize("kernel", [RBF() + Linear(), Linear(), RBF() * Linear()], ids=repr)
+def test_one_outlying_row_leaves_the_others_as_they_are(
+    contestant: Contestant, name: str, kernel: Kernel
+) -> None:
+    x = random(50, 3)
+    x[7] *= 1e4
+    others = torch.tensor([i for i in range(50) if i != 7])
+    u, v = random(50, 2, seed=1), random(50, 2, seed=2)
+    for store in (False, True):
+        matrix = bind(contestant, kernel, x, None, name, store)
+        assert_product_is_right(contestant, matrix, kernel, x, None, v)
+        block = matrix.block(others, others)
+        assert bool((block != 0.0).all())
+        assert_product_is_right(contestant, bind(contestant, kernel, x, x, name, store), kernel, x, x, v)
+    found = bind(contestant, kernel, x, None, name).bilinear_gradient(u, v, True)
+    exact = bind(contestant, kernel, x, None, "double").bilinear_gradient(u, v, True)
+    assert found[1] is not None
+    assert exact[1] is not None
+    # Rows that the outlier does not dominate have gradients of their own, not zeros.
+    assert bool((found[1][others] != 0.0).all())
+
+
+@each_backend
+@pytest.mark.parametrize("name", ["half", "bfloat16"])
 def test_stored_sixteen_bit_entries_are_numbers_of_the_format(contestant: Contestant, name: str) -> None:
     x = random(30, 2)
     matrix = bind(contestant, RBF(), x, None, name, store=True)

@@ -12,6 +12,7 @@ import torch
 from halfgp import RBF, Constant, Linear, Matern, Periodic, White
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel, Product, Scaled, Sum
+from halfgp.parameters import Parameter
 
 X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 Y = torch.randn(4, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -150,3 +151,11 @@ def test_kernels_can_be_read_copied_and_pickled() -> None:
 def test_kernels_are_immutable() -> None:
     with pytest.raises(AttributeError):
         A.lengthscale = 2.0  # type: ignore[misc,assignment]
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0, torch.tensor(0.5, dtype=torch.float64)])
+def test_a_multiple_of_a_scaled_kernel_keeps_its_bounds(factor) -> None:
+    inner = Scaled(Parameter(torch.tensor(2.0, dtype=torch.float64), 1.0, 8.0), RBF())
+    merged = dict((factor * inner).named_parameters())["outputscale"]
+    by = float(factor)
+    assert (merged.value.item(), merged.lower, merged.upper) == (2.0 * by, 1.0 * by, 8.0 * by)

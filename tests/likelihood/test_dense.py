@@ -137,3 +137,15 @@ def test_a_prior_moves_the_loss_by_its_density():
     with_prior = dense_likelihood(point, x, targets(x), priors={"lengthscale": prior}).loss
     density = float(prior.log_density(torch.tensor(0.8, dtype=torch.float64)))
     assert with_prior - without == pytest.approx(-density / N, rel=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [Matern(0.5), Matern(1.5), Matern(2.5), RBF()], ids=repr)
+def test_an_outlier_costs_the_near_no_digits(kernel):
+    """Squares of its distance are 1e8: what a difference of two such leaves is above a noise of 1e-6."""
+    x = points(N)
+    x[20:30] = x[:10] + 1e-6
+    x[5] = 1e4
+    differences = torch.linalg.vector_norm(x[:, None] - x, dim=-1)
+    line = kernel(torch.zeros(1, 1, dtype=torch.float64), differences.reshape(-1, 1)).reshape(N, N)
+    torch.testing.assert_close(lower_kernel(kernel, x).tril(), line.tril(), rtol=0, atol=1e-13)
+    check_against_the_definition(at(kernel, noise=0.1, mean=[0.0]), x, targets(x))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from solvers.systems import columns, with_spectrum
 
-from halfgp.precision import Precision
+from halfgp.precision import DOUBLE, SINGLE, Precision
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
 from halfgp.solvers.reorthogonalise import Basis
 from halfgp.solvers.system import as_system
@@ -28,22 +29,24 @@ def recurrence(a, b, steps, window=None):
     return process
 
 
-def test_a_basis_projects_and_combines_across_its_chunks():
-    basis = Basis(as_system(torch.eye(50)), None)
+@pytest.mark.parametrize("fmt", [SINGLE, DOUBLE], ids=lambda fmt: fmt.name)
+def test_a_basis_projects_and_combines_across_its_chunks(fmt):
+    basis = Basis(as_system(torch.eye(50)), None, fmt)
     kept = [columns(50, 3, seed) for seed in range(70)]
     for v in kept:
         basis.append(v)
     v = columns(50, 3, 99)
     expected = torch.stack([(u * v).sum(0) for u in kept])
-    torch.testing.assert_close(basis.coefficients(v), expected, rtol=1e-4, atol=1e-4)
+    error = 500 * fmt.eps  # fifty terms of a few units, each rounded
+    torch.testing.assert_close(basis.coefficients(v), expected, rtol=error, atol=error)
     c = columns(70, 3, 5)
     combined = sum(u * c[k] for k, u in enumerate(kept))
-    torch.testing.assert_close(basis.combine(c).double(), combined, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(basis.combine(c).double(), combined, rtol=error, atol=error)
     assert basis.complete
 
 
 def test_a_window_keeps_the_latest():
-    basis = Basis(as_system(torch.eye(20)), 3)
+    basis = Basis(as_system(torch.eye(20)), 3, SINGLE)
     kept = [columns(20, 1, seed) for seed in range(8)]
     for v in kept:
         basis.append(v)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
-from solvers.systems import columns, kernel_operator, smooth_operator, with_spectrum
+from solvers.systems import columns, generator, kernel_operator, smooth_operator, with_spectrum
 
+from halfgp import RBF, KernelOperator
 from halfgp.errors import InputError
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.solvers import lanczos, log_determinant
+from halfgp.solvers import ConvergenceWarning, lanczos, log_determinant
 
 
 def test_all_eigenvalues_are_found_when_the_space_is_whole():
@@ -78,6 +81,25 @@ def test_a_preconditioner_makes_the_log_determinant_precise():
     better = log_determinant(op, probes=8, steps=25, preconditioner=PivotedCholesky(rank=60))
     assert abs(better.value - exact) < 4 * better.standard_error + 1e-3
     assert better.standard_error < 0.1 * plain.standard_error
+
+
+@pytest.mark.parametrize("steps", [5, 20, 50, 200])
+def test_what_is_cut_off_is_told(steps):
+    x = torch.randn(1200, 2, dtype=torch.float64, generator=generator(0))
+    op = KernelOperator(RBF(), x, noise=1e-4)
+    exact = float(torch.linalg.slogdet(op.with_precision("double").to_dense())[1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = log_determinant(op, steps=steps)
+    assert abs(found.value - exact) <= 4.5 * found.standard_error + found.truncation
+    told = any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+    assert told == (found.truncation > found.standard_error) == (steps <= 50)
+
+
+@pytest.mark.parametrize("call", [lanczos, lambda a, start: log_determinant(a)], ids=["lanczos", "logdet"])
+def test_products_that_are_not_finite_are_refused(call):
+    with pytest.raises(InputError, match="not finite in double"):
+        call((lambda v: v * torch.nan, 10), torch.ones(10))
 
 
 def test_an_indefinite_matrix_is_refused():

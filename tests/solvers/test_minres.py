@@ -70,3 +70,25 @@ def test_a_singular_consistent_system_is_solved():
         warnings.simplefilter("error")
         result = minres(a, b, tol=1e-8)
     assert result.converged
+
+
+@pytest.mark.parametrize("precision", ["auto", "single", "double"])
+@pytest.mark.parametrize(("zeros", "n"), [(3, 20), (5, 35), (20, 100)])
+def test_a_singular_inconsistent_system_ends_at_least_squares(precision, zeros, n):
+    a = with_spectrum(torch.cat([torch.zeros(zeros), torch.linspace(0.1, 2, n - zeros)]))
+    b = columns(n, 2)
+    with pytest.warns(ConvergenceWarning):
+        result = minres(a, b, tol=1e-8, precision=precision)
+    values, vectors = torch.linalg.eigh(a)
+    null = vectors[:, values < 0.05]
+    least = (null.T @ b).norm(dim=0) / b.norm(dim=0)
+    # Second order in the error of the solution, which a step that is not worth its rounding leaves.
+    torch.testing.assert_close(result.residual_norms, least, rtol=1e-4, atol=0)
+
+
+def test_products_that_are_not_finite_end_at_once():
+    with pytest.warns(ConvergenceWarning, match="not finite"):
+        result = minres((lambda v: v * torch.nan, 10), torch.ones(10))
+    assert result.status is Status.NONFINITE
+    assert result.iterations == 1
+    assert bool(result.solution.isfinite().all())

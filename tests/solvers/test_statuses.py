@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
-from solvers.systems import columns, kernel_operator, smooth_operator, with_spectrum
+from solvers.systems import (
+    columns,
+    generator,
+    kernel_operator,
+    smooth_operator,
+    true_relative,
+    with_spectrum,
+)
 
 from halfgp.solvers import ConvergenceWarning, Status, cg
+from halfgp.solvers.krylov import _solved
 
 
 def test_converged_has_no_warning():
@@ -71,3 +80,33 @@ def test_columns_have_statuses_of_their_own():
         result = cg(a, b, tol=1e-8, max_iterations=6)
     assert result.column_status == (Status.CONVERGED, Status.MAX_ITERATIONS)
     assert result.status is Status.MAX_ITERATIONS
+
+
+@pytest.mark.parametrize("least", [-1e-3, -1e-4, 0.0])
+def test_what_is_returned_is_the_best_that_the_recurrence_met(least):
+    """On a matrix that is singular or not quite definite, residuals fall before they rise."""
+    eigenvalues = torch.logspace(-3, 0, 80, dtype=torch.float64)
+    eigenvalues[0] = least
+    a, b = with_spectrum(eigenvalues), columns(80, 2)
+    with pytest.warns(ConvergenceWarning):
+        result = cg(a, b, tol=1e-6, precision="double")
+    lowest = result.history.min(dim=0).values
+    assert bool((lowest < 0.9).all())
+    # What the recurrence knows in double is the truth to many digits, as long as residuals are near 1.
+    assert bool((result.residual_norms <= lowest * (1 + 1e-6)).all())
+    torch.testing.assert_close(result.residual_norms, true_relative(a, result.solution, b), rtol=1e-9, atol=0)
+
+
+def test_an_exhausted_space_is_no_error():
+    """Nine dimensions, and the residual is replaced when there is nowhere left to go."""
+    g = generator(2358)
+    eigenvalues = 10.0 ** (-12 * torch.rand(9, generator=g, dtype=torch.float64))
+    b = torch.randn(9, 3, generator=g, dtype=torch.float64)
+    q = torch.linalg.qr(torch.randn(9, 9, dtype=torch.float64, generator=g))[0]
+    a = (q * eigenvalues) @ q.T
+    result = cg((a + a.T) / 2, b, tol=0.05, warn=False)
+    assert bool(result.solution.isfinite().all())
+    # An exactly singular relation, whatever the arithmetic of this machine made of the above.
+    h = np.array([[[1.0, 2.0], [2.0, 4.0]], [[2.0, 0.0], [0.0, 1.0]]])
+    c = np.array([[1.0, 2.0], [4.0, 3.0]])
+    np.testing.assert_allclose(np.einsum("tij,tj->ti", h, _solved(h, c)), c, rtol=1e-14)

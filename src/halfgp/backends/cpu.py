@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from halfgp import _cpu
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.paths import plan_leaf
+from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
 from halfgp.kernels.program import Leaf, Program
@@ -136,8 +136,14 @@ class CpuMatrix:
         """K v + extra_diagonal * v, O(n1 n2 (f + t)) time; beside the result, float64 sums (n1, t)."""
         diagonal = self._diagonal if extra_diagonal is None else self._diagonal + extra_diagonal
         out = v.new_empty(self.shape[0], v.shape[1])
-        self._matrix.product(v, diagonal, out, self.threads)
-        return out
+        if self._units is None:
+            self._matrix.product(v, diagonal, out, self.threads)
+            return out
+        rows, columns = self._units[0][:, None], self._units[-1][:, None]
+        if len(diagonal):
+            diagonal = diagonal / self._units[0].square()
+        self._matrix.product((v * columns).to(v.dtype), diagonal, out, self.threads)
+        return out.mul_(rows)
 
     def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """Dense entries (rows, columns) as the product uses them."""
@@ -147,6 +153,10 @@ class CpuMatrix:
         if self.storage != "on_the_fly":
             out = out.to(self.precision.entries.dtype).to(out.dtype)  # as they were stored
         out *= self._scale
+        if self._units is not None:
+            left, right = self._units[0], self._units[-1]
+            out *= (left if rows is None else left[rows])[:, None]
+            out *= right if columns is None else right[columns]
         if len(self._points) == 1:
             i = torch.arange(n) if rows is None else rows
             at, j = (torch.arange(n), i) if columns is None else (i[:, None] == columns).nonzero().unbind(1)
@@ -158,6 +168,9 @@ class CpuMatrix:
     ) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
         """One fused pass to the program's tensors, then the chain rule; as much as two or three products."""
         weights = (u.double() * v).sum(dim=1) if len(self._points) == 1 else None
+        if self._units is not None:
+            u = (u * self._units[0][:, None]).to(u.dtype)
+            v = (v * self._units[-1][:, None]).to(v.dtype)
         return parameter_gradient(
             self._kernel,
             self._points,
@@ -175,11 +188,12 @@ class CpuMatrix:
             for leaf in program.leaves
         ]
         tables = [[torch.zeros_like(f, requires_grad=False) for f in pair] for pair in features]
+        others: list[list[Tensor]] = [[] for _ in self._leaves[len(tables) :]]
         root, constants, shapes, scales = self._matrix.gradient(
             u,
             v,
-            [table[0] if table else None for table in tables],
-            [table[1] if len(table) == 2 else None for table in tables],
+            [table[0] if table else None for table in tables + others],
+            [table[1] if len(table) == 2 else None for table in tables + others],
             self.threads,
         )
         outputs = [program.scale, *program.constants]
@@ -201,20 +215,28 @@ class CpuMatrix:
         """Plan every leaf, put the program into the extension's terms, and pack the points.
 
         A 16-bit format sees covariances divided by the amplitude, unless they are one stationary leaf, whose
-        amplitude is 1: then neither overflows, and what is negligible is zero.
+        amplitude is 1: then neither overflows, and what is negligible is zero. Where variances differ, they
+        are also divided by the units of both points, which a linear leaf of one feature does.
         """
         program, precision = self._program, self.precision
-        scaled = [scaled_features(leaf, self._points) for leaf in program.leaves]
+        self._leaves = list(program.leaves)
+        self._units: list[Tensor] | None = None
+        sixteen_bit = precision.is_sixteen_bit or precision.entries in STORED
+        if sixteen_bit and any(leaf.profile == "linear" for leaf in program.leaves):
+            units = relative_units(self._kernel, self._points)
+            if any(bool((w != 1.0).any()) for w in units):
+                self._units = units
+                self._leaves.append(Leaf("linear", lambda x: x, torch.ones(1, dtype=torch.float64)))
+        sides = [self._scaled(side, None) for side in range(len(self._points))]
         alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf"
         fixed_point = _cpu.has_fixed_point(self.instruction_set)
         self._plans = [
             plan_leaf(leaf, z, precision, fixed_point=fixed_point, alone=alone)
-            for leaf, z in zip(program.leaves, scaled, strict=True)
+            for leaf, z in zip(self._leaves, zip(*sides, strict=True), strict=True)
         ]
         nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
         constants = [constant.item() for constant in program.constants]
         self._normalisation, negligible = 1.0, 0.0
-        sixteen_bit = precision.is_sixteen_bit or precision.entries in STORED
         if sixteen_bit and not (alone and program.leaves[0].profile != "linear"):
             self._normalisation = self._kernel.amplitude(*self._points).item() / program.scale.item()
             if precision.is_sixteen_bit:
@@ -222,10 +244,13 @@ class CpuMatrix:
             constants.append(1.0 / self._normalisation)
             nodes.append((NODES.index("constant"), len(constants) - 1, -1))
             nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))
+        if self._units is not None:
+            nodes.append((NODES.index("leaf"), len(self._leaves) - 1, -1))
+            nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))
         self._scale = program.scale.item() * self._normalisation
-        leaves = [plan.describe(leaf) for plan, leaf in zip(self._plans, program.leaves, strict=True)]
+        leaves = [plan.describe(leaf) for plan, leaf in zip(self._plans, self._leaves, strict=True)]
         self._description = _cpu.Program(leaves, nodes, constants, self._scale, negligible)
-        self._sides = [self._pack([z[side] for z in scaled], len(x)) for side, x in enumerate(self._points)]
+        self._sides = [self._pack(z, len(x)) for z, x in zip(sides, self._points, strict=True)]
 
     def _pack(self, scaled: list[Tensor], count: int) -> _cpu.Points:
         """Points in the engine's layout, those that every leaf finds near its centre first."""
@@ -240,16 +265,21 @@ class CpuMatrix:
         """The points of one side, or some of them, on the same plans."""
         if indices is None:
             return self._sides[side]
-        points = self._points[side][indices]
-        return self._pack([scaled_features(leaf, (points,))[0] for leaf in self._program.leaves], len(points))
+        return self._pack(self._scaled(side, indices), len(indices))
+
+    def _scaled(self, side: int, indices: Tensor | None) -> list[Tensor]:
+        """Scaled features (n, f) of one side, or of some of its points, by leaf, float64 and contiguous."""
+        points = self._points[side] if indices is None else self._points[side][indices]
+        scaled = [
+            (leaf.features(points.double()) * leaf.scales).contiguous() for leaf in self._program.leaves
+        ]
+        if self._units is not None:
+            units = self._units[side] if indices is None else self._units[side][indices]
+            scaled.append((1.0 / units)[:, None])
+        return scaled
 
     def _bind(self, rows: _cpu.Points, columns: _cpu.Points | None) -> _cpu.Matrix:
         return _cpu.Matrix(self.instruction_set, self._single, self._description, rows, columns)
-
-
-def scaled_features(leaf: Leaf, points: Sequence[Tensor]) -> list[Tensor]:
-    """Scaled features (n, f) of each set of points, float64 and contiguous."""
-    return [(leaf.features(x.double()) * leaf.scales).contiguous() for x in points]
 
 
 def _float64(value: float | list[float]) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from halfgp.backends.chain_rule import parameter_gradient
+from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
 from halfgp.kernels.stationary import distances, matern12, matern32, matern52, rational_quadratic, rbf
 from halfgp.precision import Precision
@@ -67,8 +68,9 @@ class ReferenceMatrix:
         self._kernel = kernel.detached()
         self._points = (x1,) if x2 is None else (x1, x2)
         amplitude = self._kernel.amplitude(*self._points).item()
-        # Sixteen bits hold K in units of a power of two: nothing overflows, and the digits are those of K.
-        self._unit = 2.0 ** math.floor(math.log2(amplitude)) if precision.entries.bytes == 2 else 1.0
+        # Sixteen bits hold K in units of powers of two: nothing overflows, and the digits are those of K.
+        self._unit = 2.0 ** math.floor(math.log2(amplitude))
+        self._units = relative_units(self._kernel, self._points)
         vanishing = 2.0**precision.inputs.vanishing_exponent if precision.is_sixteen_bit else 0.0
         self._threshold = amplitude * vanishing
         self._program = self._kernel.program()
@@ -109,9 +111,9 @@ class ReferenceMatrix:
             i = rows[chunk]
             if self._stored is None:
                 pairs = [(z[0][i], z[-1][columns]) for z in self._features]
-                result[chunk] = self._entries(self._program, pairs, (len(i), len(columns)))
+                result[chunk] = self._entries(self._program, pairs, self._pairwise(i, columns))
             else:
-                result[chunk] = self._stored[i][:, columns].to(result.dtype) * self._unit
+                result[chunk] = self._stored[i][:, columns].to(result.dtype) * self._held_in(i, columns)
             if self._diagonal is not None:
                 same = i[:, None] == columns
                 result[chunk] = torch.where(same, self._diagonal[i, None].to(result.dtype), result[chunk])
@@ -147,7 +149,7 @@ class ReferenceMatrix:
         active = [k for k, leaf in enumerate(leaves) if leaf.requires_grad]
         for rows in self._chunks(self.shape[0] if active else 0):
             weights = (u[rows] @ v.T).to(self._dtype)
-            entries = self._entries(working, [(z[0][rows], z[-1]) for z in pairs], weights.shape)
+            entries = self._entries(working, [(z[0][rows], z[-1]) for z in pairs], self._pairwise(rows))
             if self._diagonal is not None:
                 weights[:, rows].fill_diagonal_(0.0)
             found = torch.autograd.grad(entries, [leaves[k] for k in active], weights, allow_unused=True)
@@ -173,20 +175,39 @@ class ReferenceMatrix:
             yield slice(start, min(start + size, rows))
 
     def _entries(
-        self, program: Program, pairs: Sequence[tuple[Tensor, Tensor]], shape: tuple[int, ...]
+        self, program: Program, pairs: Sequence[tuple[Tensor, Tensor]], units: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """Entries between two sets of scaled features, zero where they vanish in the format."""
+        """Entries between two sets of scaled features, zero where they vanish in the format.
+
+        Args:
+            program: the kernel's.
+            pairs: features of rows and columns, by leaf.
+            units: of rows (n, 1) and columns (m,): what vanishes depends on the pair.
+        """
         values = [leaf_value(leaf, *pair) for leaf, pair in zip(program.leaves, pairs, strict=True)]
-        entries = program.evaluate(values, shape).to(self._dtype)
-        return torch.where(entries.abs() > self._threshold, entries, 0.0) if self._threshold else entries
+        entries = program.evaluate(values, (len(units[0]), len(units[1]))).to(self._dtype)
+        if not self._threshold:
+            return entries
+        return torch.where(entries.abs() > self._threshold * units[0] * units[1], entries, 0.0)
+
+    def _pairwise(self, rows: slice | Tensor, columns: slice | Tensor = slice(None)) -> tuple[Tensor, Tensor]:
+        """Relative units of rows (n, 1) and columns (m,)."""
+        return self._units[0][rows, None], self._units[-1][columns]
+
+    def _held_in(self, rows: slice | Tensor, columns: slice | Tensor = slice(None)) -> Tensor | float:
+        """The units (n, m) that stored entries are in."""
+        if self.precision.entries.bytes != 2:
+            return 1.0
+        left, right = self._pairwise(rows, columns)
+        return (self._unit * left * right).to(self._dtype)
 
     def _off_diagonal(self, rows: slice) -> Tensor:
         """Entries (rows, n2), with zeros on the diagonal of a square matrix."""
         if self._stored is not None:
-            return self._stored[rows].to(self._dtype) * self._unit
+            return self._stored[rows].to(self._dtype) * self._held_in(rows)
         pairs = [(z[0][rows], z[-1]) for z in self._features]
         # Contiguous because a program without leaves gives one number seen many times.
-        entries = self._entries(self._program, pairs, (rows.stop - rows.start, self.shape[1])).contiguous()
+        entries = self._entries(self._program, pairs, self._pairwise(rows)).contiguous()
         if self._diagonal is not None:
             entries[:, rows].fill_diagonal_(0.0)
         return entries
@@ -196,7 +217,7 @@ class ReferenceMatrix:
         dtype = self.precision.entries.dtype
         stored = torch.empty(self.shape, dtype=dtype, device=self._points[0].device)
         for rows in self._chunks(self.shape[0]):
-            stored[rows] = self._off_diagonal(rows) / self._unit
+            stored[rows] = self._off_diagonal(rows) / self._held_in(rows)
         return stored
 
 

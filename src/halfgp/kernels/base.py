@@ -93,6 +93,13 @@ class Kernel(ABC):
         x = self._points(x)
         return self._diagonal(x, white)
 
+    def white(self, x: Tensor) -> Tensor:
+        """What White has of the variances (n,): not their difference, in which it would be lost."""
+        return self._white(self._points(x))
+
+    def _white(self, x: Tensor) -> Tensor:
+        return x.new_zeros(len(x))
+
     def amplitude(self, *points: Tensor) -> Tensor:
         """The largest variance on the points, without White, which normalises covariances (1 if all are 0).
 

@@ -68,6 +68,9 @@ class Scaled(Kernel):
     def _diagonal(self, x: Tensor, white: bool) -> Tensor:
         return self.outputscale.to(x) * self._kernel._diagonal(x, white)
 
+    def _white(self, x: Tensor) -> Tensor:
+        return self.outputscale.to(x) * self._kernel._white(x)
+
     def _lower(self, lowering: Lowering) -> Term:
         return lowering.multiply([Term(self.outputscale, None), self._kernel._lower(lowering)])
 
@@ -140,6 +143,9 @@ class Sum(Combination):
     def _vanishes(self) -> bool:
         return all(kernel._vanishes for kernel in self._kernels)
 
+    def _white(self, x: Tensor) -> Tensor:
+        return functools.reduce(operator.add, (kernel._white(x) for kernel in self._kernels))
+
     def _lower(self, lowering: Lowering) -> Term:
         return lowering.add([kernel._lower(lowering) for kernel in self._kernels if not kernel._vanishes])
 
@@ -153,6 +159,14 @@ class Product(Combination):
     @property
     def _vanishes(self) -> bool:
         return any(kernel._vanishes for kernel in self._kernels)
+
+    def _white(self, x: Tensor) -> Tensor:
+        # (k + w)(k' + w') without k k', term by term: none of them is negative, so that nothing cancels.
+        smooth, white = x.new_ones(len(x)), x.new_zeros(len(x))
+        for kernel in self._kernels:
+            white = white * kernel._diagonal(x, True) + smooth * kernel._white(x)
+            smooth = smooth * kernel._diagonal(x, False)
+        return white
 
     def _lower(self, lowering: Lowering) -> Term:
         return lowering.multiply([kernel._lower(lowering) for kernel in self._kernels])
@@ -174,5 +188,5 @@ def multiply(a: Kernel | ParameterValue, b: Kernel | ParameterValue) -> Kernel:
     assert not isinstance(factor, Kernel)
     if isinstance(kernel, Scaled):
         outer = positive("outputscale", factor, scalar=True).value
-        return Scaled(outer * kernel.outputscale, kernel.kernel)
+        return Scaled(kernel._outputscale.times(outer), kernel.kernel)
     return Scaled(factor, kernel)

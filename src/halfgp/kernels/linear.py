@@ -77,5 +77,8 @@ class White(LeafKernel):
     def _diagonal(self, x: Tensor, white: bool) -> Tensor:
         return self._value("variance", x).expand(len(x)) if white else x.new_zeros(len(x))
 
+    def _white(self, x: Tensor) -> Tensor:
+        return self._diagonal(x, white=True)
+
     def _lower(self, lowering: Lowering) -> Term:
         raise AssertionError("a vanishing kernel is dropped before it lowers itself")

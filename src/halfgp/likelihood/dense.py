@@ -14,6 +14,7 @@ from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel, Leaf
 from halfgp.parameters import Parameter
+from halfgp.precision import DOUBLE, HALF, SINGLE
 from halfgp.priors import Priors, log_prior
 
 CHUNK = 2**19  # entries of K at a time: a few such arrays stay in the cache
@@ -157,7 +158,10 @@ def _leaf_block(leaf: Leaf, x: Tensor, rows: slice) -> Tensor:
         z = features * leaf.scales
         return z[rows] @ z.T
     z = (features - features.detach().mean(dim=0)) * leaf.scales
-    squared: Tensor = _SquaredDistances.apply(z[rows], z)  # type: ignore[no-untyped-call]
+    # The root in Matérn-1/2 magnifies what the expansion leaves of a small distance; so do outliers.
+    lost = DOUBLE.eps * float(z.detach().square().sum(dim=1).max())
+    expand = leaf.profile != "matern12" and lost <= HALF.eps * SINGLE.eps
+    squared: Tensor = _SquaredDistances.apply(z[rows], z, expand)  # type: ignore[no-untyped-call]
     if leaf.profile == "rational_quadratic":
         assert leaf.shape is not None
         return torch.exp(-leaf.shape * torch.log1p(squared / (2.0 * leaf.shape)))
@@ -168,22 +172,31 @@ def _leaf_block(leaf: Leaf, x: Tensor, rows: slice) -> Tensor:
 class _SquaredDistances(torch.autograd.Function):
     """|z_i - w_j|² (m, n) of features (m, f) and (n, f).
 
-    By |z|² + |w|² - 2zw: exact to eps times the squared spread, which in double is far below any noise, and
-    many times faster than differences, forward and backward.
+    By |z|² + |w|² - 2zw, exact to eps times the squared spread and many times faster than differences,
+    forward and backward; or by differences.
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, w: Tensor) -> Tensor:
+    def forward(ctx: Any, z: Tensor, w: Tensor, expand: bool) -> Tensor:
         ctx.save_for_backward(z, w)
+        ctx.expand = expand
+        if not expand:
+            return torch.cdist(z, w, compute_mode="donot_use_mm_for_euclid_dist").square_()
         inner = torch.addmm(w.square().sum(dim=1), z, w.T, alpha=-2.0)
         return inner.add_(z.square().sum(dim=1)[:, None]).clamp_min_(0.0)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         z, w = ctx.saved_tensors
+        if not ctx.expand:
+            by_z, by_w = torch.empty_like(z), torch.empty_like(w)
+            for k in range(z.shape[1]):  # one feature at a time: a block has the size of a cache
+                part = gradient * (z[:, k, None] - w[:, k])
+                by_z[:, k], by_w[:, k] = part.sum(dim=1), -part.sum(dim=0)
+            return 2.0 * by_z, 2.0 * by_w, None
         by_z = gradient.sum(dim=1)[:, None] * z - gradient @ w
         by_w = gradient.sum(dim=0)[:, None] * w - gradient.T @ z
-        return 2.0 * by_z, 2.0 * by_w
+        return 2.0 * by_z, 2.0 * by_w, None
 
 
 class _Profile(torch.autograd.Function):

@@ -154,6 +154,13 @@ def low_rank_plus_noise(
     keep = gains > DOUBLE.eps * max(len(gains), 1) * gains.abs().max() if len(gains) else gains > 0
     gains, rotation = gains[keep], rotation[:, keep]
     vectors = (rotation / gains.sqrt()).T @ scaled
+    # Vectors of gains near 1 are orthonormal to eps times the largest gain, which P^-1 multiplies by it.
+    if len(gains) and float(gains.max()) > 1.0 / (8.0 * math.sqrt(DOUBLE.eps)):
+        lengths, rotation = torch.linalg.eigh(gram(vectors.T, vectors.T))
+        vectors = (rotation * lengths.rsqrt()) @ rotation.T @ vectors
+        off = gram(vectors.T, vectors.T) - torch.eye(len(gains), dtype=torch.float64, device=gains.device)
+        # (1 - off * gain) / (1 + gain) is the least eigenvalue of what is inverted: positive, or P^-1 is not.
+        gains = gains.clamp_max(0.5 / max(float(off.norm()), DOUBLE.eps))
     return LowRankPlusNoise(vectors.T, gains, scale, trace, rows, gram)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from halfgp.data import Vectors
+from halfgp.data import Vectors, binary_scale
 from halfgp.solvers.base import SolveResult, Status, worst
 from halfgp.solvers.ladder import Ladder
-from halfgp.solvers.system import binary_scale, column_major, rung_name
+from halfgp.solvers.system import column_major, rung_name
 
 
 class Best:
@@ -82,7 +83,7 @@ class Best:
         history: list[Tensor],
         short: Tensor | None = None,
     ) -> SolveResult:
-        """The outcome, in the library and dtype of the right-hand side.
+        """The outcome, in the library of the right-hand side and in double, as it was measured.
 
         Args:
             vectors: the right-hand side as it was given.
@@ -90,15 +91,21 @@ class Best:
             history: (t,) by iteration.
             short: (t,) columns that did not converge though their residual is within the tolerance.
         """
+        endings = [ending] * len(self.norms) if isinstance(ending, Status) else list(ending)
+        for j in (~(self.x * self.scale).isfinite().all(dim=0)).nonzero().flatten().tolist():
+            # Solved, but beyond the range of double: nothing is returned for it.
+            self.x[:, j], self.r[:, j], self.relative[j] = 0.0, self.b[:, j], 1.0
+            endings[j] = Status.NONFINITE
+            short = self.failing if short is None else short
+            short[j] = True
         failing = self.failing if short is None else self.failing | short
-        endings = [ending] * len(self.norms) if isinstance(ending, Status) else ending
         status = tuple(
             end if fails else Status.CONVERGED for end, fails in zip(endings, failing.tolist(), strict=True)
         )
         table = torch.stack(history) if history else self.relative.new_zeros(0, len(status))
         numbers = Vectors(vectors.values, False, vectors.dtype)
         return SolveResult(
-            solution=vectors.restore(self.x * self.scale),
+            solution=vectors.restore(self.x * self.scale, torch.float64),
             status=worst(status),
             column_status=status,
             iterations=len(history),
@@ -108,6 +115,6 @@ class Best:
             history=numbers.restore(table, torch.float64),
             precision=self._ladder.name,
             climbs=tuple(self._ladder.climbs),
-            tol=float(torch.as_tensor(self.tol).max()),
-            residual=vectors.restore(self.r * self.scale),
+            tol=float(torch.as_tensor(self.tol).amax()) if len(status) else math.nan,
+            residual=vectors.restore(self.r * self.scale, torch.float64),
         )

@@ -72,7 +72,7 @@ def cg(
         A `SolveResult`. One `ConvergenceWarning` if a column is not within its tolerances.
 
     An iteration costs one product and O(n t (k + rank)) around it, k being the iterations so far; memory
-    4 n t k bytes, at most a gibibyte. Zero right-hand sides and exact starts return at once.
+    4 n t k bytes, in double 8, at most a gibibyte. Zero right-hand sides and exact starts return at once.
     """
     for each in tol if isinstance(tol, Sequence) else (tol,):
         check_tolerance(each, max_iterations, min_iterations)

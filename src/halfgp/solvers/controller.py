@@ -44,7 +44,8 @@ class Controller:
 
     Columns are numbered as in b: `open` ones have no verdict yet, `held` ones are in the recurrence, of which
     `active` ones still move. Each column is scaled by a power of two, so that thresholds see numbers near 1.
-    `best` changes for a lower true residual, or for a later iterate within the tolerance.
+    `best` changes for a lower true residual, or for a later iterate within the tolerance. `low` are the
+    iterates whose residuals were `lowest` as far as the recurrence knows, which are looked at where it fails.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Controller:
         self._energy = EnergyMonitor(ladder.wide, preconditioner, self._best.scale)
         self._error = torch.where(self._best.norms > 0, torch.inf, 0.0).double()
         self._lowest = self._best.relative.clone()
+        self._low = self._best.x.clone()
         self._history: list[Tensor] = []
         self._iteration = 0
         self._monitor: GapMonitor | None = None
@@ -70,6 +72,7 @@ class Controller:
         """Until every column has a verdict."""
         if x0 is not None and len(self._open()):
             self._iterates = column_major(x0.double()) / self._best.scale
+            self._low = self._iterates.clone()
             self._best.forget()
             self._look()
         if not len(self._open()):
@@ -82,14 +85,14 @@ class Controller:
             self._decide(self._phase())
 
     def result(self, vectors: Vectors) -> SolveResult:
-        """The outcome, in the library and dtype of the right-hand side."""
+        """The outcome, in the library of the right-hand side."""
         endings = [status or Status.MAX_ITERATIONS for status in self._status]
         wanted = self._options.error_tol
         short = ~((self._error <= wanted) | wanted.isinf())
         result = self._best.result(vectors, endings, self._history, short)
         return replace(
             result,
-            earlier=vectors.restore(self._earlier * self._best.scale),
+            earlier=vectors.restore(self._earlier * self._best.scale, torch.float64),
             errors=Vectors(vectors.values, False, vectors.dtype).restore(self._error, torch.float64),
         )
 
@@ -160,6 +163,7 @@ class Controller:
             reading = self._monitor.gap(recurrence.x, recurrence.r, self._held)
             self._gap[self._held] = SAFETY * reading / self._best.norms[self._held]
         gap = self._gap[self._held]
+        self._remember(torch.hypot(known, gap))
         if self._may_stop:
             self._active = self._active & ~((torch.hypot(known, gap) <= tol) & exact)
         if not bool(self._active.any()):
@@ -180,17 +184,18 @@ class Controller:
         if bool(near.any()):
             self._earlier[:, self._held[near]] = self._recurrence.x[:, near].double()
             self._near[self._held[near]] = True
-        if self._options.paper:
-            # Nothing is repaired there, so what is looked at in the end is where the recurrence was lowest.
-            lower = (known < self._lowest[self._held]) | (known <= self._options.tol[self._held])
-            columns = self._held[lower]
-            self._lowest[columns] = known[lower]
-            self._iterates.T[columns] = self._recurrence.x.T[lower].double()  # whole columns, as they lie
         self._known = self._known.clone()
         self._known[self._held] = known
         self._history.append(self._known)
         if self._options.callback is not None:
             self._options.callback(self._iteration, self._known)
+
+    def _remember(self, likely: Tensor) -> None:
+        """Keep iterates whose residuals (held,) are lower than any before, or within the tolerance."""
+        lower = (likely < self._lowest[self._held]) | (likely <= self._options.tol[self._held])
+        columns = self._held[lower]
+        self._lowest[columns] = likely[lower]
+        self._low.T[columns] = self._recurrence.x.T[lower].double()  # whole columns, as they lie
 
     def _correct(self) -> bool:
         """Solve on the space so far what its directions no longer see of the residual: no pass over A."""
@@ -234,25 +239,39 @@ class Controller:
         """After a phase: look, then end, climb, replace the residual, or begin again."""
         before = self._best.relative.clone()
         columns = self._open()
-        if not self._options.paper:
+        if self._options.paper:
+            self._iterates = self._low.clone()  # nothing is repaired there
+        else:
             self._iterates[:, self._held] = self._recurrence.x
         r, relative = self._look()
         left = self._open()
+        reason = ""
+        if len(left) and event in ("claim", "overtaken"):
+            reason = self._reason(left, relative[torch.isin(columns, left)], before[left])
+        if len(left) and (reason or event not in ("claim", "overtaken")):
+            self._recall()
+            left = self._open()
         if event == "limit":
             self._settle(left, Status.MAX_ITERATIONS)
         elif len(left) and event in ("curvature", "nonfinite"):
             self._broken(event)
         elif len(left) and self._options.paper:
             self._settle(left, Status.STAGNATED)
+        elif reason and len(left) and self._ladder.climb(self._iteration, reason):
+            self._restart()
+        elif reason in ("stagnation", "divergence"):
+            self._settle(left, Status.STAGNATED)
         elif len(left):
-            failing = torch.isin(columns, left)
-            reason = self._reason(left, relative[failing], before[left])
-            if reason and self._ladder.climb(self._iteration, reason):
-                self._restart()
-            elif reason in ("stagnation", "divergence"):
-                self._settle(left, Status.STAGNATED)
-            else:
-                self._go_on(left, r[:, failing])
+            self._go_on(left, r[:, torch.isin(columns, left)])
+
+    def _recall(self) -> None:
+        """Look where the recurrence was lowest, before columns end or begin again: it has got worse since."""
+        columns = self._open()
+        promising = columns[self._lowest[columns] < PROGRESS * self._best.relative[columns]]
+        if len(promising):
+            self._iterates[:, promising] = self._low[:, promising]
+            self._look()
+        self._lowest[columns] = self._best.relative[columns]  # what it promised is known now
 
     def _reason(self, columns: Tensor, relative: Tensor, before: Tensor) -> str:
         """Why this rung should be left, or "": true residuals now and at the last look, by column."""

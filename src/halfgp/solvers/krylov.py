@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halfgp.preconditioners import Preconditioner
 from halfgp.solvers.reorthogonalise import Basis
 from halfgp.solvers.system import System
+
+Doubles = NDArray[np.float64]
 
 
 @dataclass
@@ -156,9 +159,7 @@ class KrylovSpace:
             outside = boundary.outside if matmul is None else matmul(boundary.outside)
             inside = self._basis.coefficients(outside)[:steps]
             matrix[:, :, boundary.step] += (inside * boundary.weight).T
-        # NumPy's LAPACK: some builds of torch fail here on batches of such matrices.
-        y = np.linalg.solve(matrix.numpy(), c.T[:, :, None].cpu().numpy())
-        return torch.from_numpy(y)[:, :, 0].T.to(c.device)
+        return torch.from_numpy(_solved(matrix.numpy(), c.T.cpu().numpy())).T.to(c.device)
 
     def _directions(self, y: Tensor) -> Tensor:
         """Coefficients (k, t) in z of the combination y (k, t) of directions: their recurrence, backwards."""
@@ -170,3 +171,15 @@ class KrylovSpace:
                 if k > boundary.step:
                     weights[boundary.step] += boundary.links[k - boundary.step - 1] * weights[k]
         return weights * torch.stack(self._norms[: len(y)])
+
+
+def _solved(h: Doubles, c: Doubles) -> Doubles:
+    """The solutions (t, k) of h y = c, for h (t, k, k) and c (t, k), by NumPy's LAPACK.
+
+    Some builds of torch fail on batches of such matrices. A space that was exhausted makes h singular: least
+    squares then, for any y is right, and what it does not solve stays in the residual.
+    """
+    try:
+        return np.asarray(np.linalg.solve(h, c[:, :, None])[:, :, 0], dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return np.stack([np.linalg.lstsq(a, b)[0] for a, b in zip(h, c, strict=True)])

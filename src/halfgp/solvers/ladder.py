@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from halfgp.errors import InputError
+from halfgp.errors import InputError, OutOfRangeError
 from halfgp.precision import Precision
 from halfgp.solvers.base import Climb
 from halfgp.solvers.gap import GapMonitor
@@ -53,11 +53,6 @@ class Ladder:
         """Of the current rung."""
         return rung_name(self.system.precision)
 
-    @property
-    def at_top(self) -> bool:
-        """Whether there is nowhere to climb."""
-        return self._position == len(self._rungs) - 1
-
     def start(self, monitor: GapMonitor | None, tol: float) -> None:
         """Go to the lowest rung that pays.
 
@@ -77,7 +72,9 @@ class Ladder:
                 limit = min(math.sqrt(tol), LARGEST_RHO)
             else:
                 limit = max(tol / LEFT_BY_SINGLE, LARGEST_RHO)
-            candidate = self.wide.with_precision(rung)
+            candidate = self._built(rung)
+            if candidate is None:
+                continue
             self.system, self._position = candidate, position
             if noise <= 0.0 or monitor.perturbation(candidate) <= limit * noise:
                 return
@@ -85,16 +82,24 @@ class Ladder:
     def start_at(self, name: str) -> None:
         """Go to the rung of that name, where there is a choice."""
         for position, rung in enumerate(self._rungs):
-            if rung.name == name:
-                self.system, self._position = self.wide.with_precision(rung), position
+            if rung.name == name and (candidate := self._built(rung)) is not None:
+                self.system, self._position = candidate, position
                 return
 
     def climb(self, iteration: int, reason: str) -> bool:
-        """Take the next rung, if there is one."""
-        if self.at_top:
-            return False
+        """Take the next rung that can be built, if there is one."""
         source = self.name
-        self._position += 1
-        self.system = self.wide.with_precision(self._rungs[self._position])
-        self.climbs.append(Climb(iteration, source, self.name, reason))
-        return True
+        for position in range(self._position + 1, len(self._rungs)):
+            candidate = self._built(self._rungs[position])
+            if candidate is not None:
+                self.system, self._position = candidate, position
+                self.climbs.append(Climb(iteration, source, self.name, reason))
+                return True
+        return False
+
+    def _built(self, rung: Precision) -> System | None:
+        """The matrix on a rung; None where its points or variances are out of the range of that format."""
+        try:
+            return self.wide.with_precision(rung)
+        except OutOfRangeError:
+            return None

@@ -27,7 +27,7 @@ class LanczosResult:
         off_diagonal: (steps, t) of T; the last row is the norm of the remainder.
         lengths: (t,) steps before a column's space was exhausted; T beyond it is zero.
         norms: (t,) of the starting vectors.
-        basis: (t, steps, n) in float32, or None if it was not asked for.
+        basis: (t, steps, n) in the format of the rung's vectors, or None if it was not asked for.
         passes: products with A.
         precision: the rung.
     """
@@ -39,6 +39,11 @@ class LanczosResult:
     basis: Tensor | None
     passes: int
     precision: str
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every product was."""
+        return bool(self.diagonal.isfinite().all())
 
     def tridiagonal(self, column: int = 0) -> Tensor:
         """T (k, k) of a column, as far as its space goes."""
@@ -77,7 +82,11 @@ def lanczos(
         keep_basis: return Q.
 
     Returns:
-        A `LanczosResult`. Costs `steps` passes, O(n t steps²) beside them, memory 4 n t steps bytes.
+        A `LanczosResult`. Costs `steps` passes, O(n t steps²) beside them, memory 4 n t steps bytes, in
+        double 8.
+
+    Raises:
+        InputError: a product was not finite.
     """
     if steps < 1:
         raise InputError(f"`steps` must be at least 1; got {steps}.")
@@ -85,6 +94,8 @@ def lanczos(
     rung = Precision.resolve(precision) if precision != "auto" else Precision.resolve("single")
     system = system.with_precision(rung)
     vectors = as_vectors(start, "start", system.size, system.device, float("inf"))
+    if not vectors.values.numel():
+        raise InputError(f"`start` must hold a vector; got shape {tuple(vectors.values.shape)}.")
     window = None if keep_basis else window_of(reorthogonalise)
     with torch.no_grad():
         process = LanczosProcess(system, column_major(vectors.values.double()), window)
@@ -92,7 +103,13 @@ def lanczos(
             process.step()
             if not bool(process.alive.any()):
                 break
-        return process.result(keep_basis)
+        result = process.result(keep_basis)
+    if not result.is_finite:
+        raise InputError(
+            f"A product with `A` was not finite in {result.precision}. Check the matrix, rescale it, or use a"
+            " wider `precision`."
+        )
+    return result
 
 
 class LanczosProcess:
@@ -107,7 +124,7 @@ class LanczosProcess:
 
     def __init__(self, system: System, start: Tensor, window: int | None) -> None:
         self._system = system
-        self._basis = None if window == 0 else Basis(system, window)
+        self._basis = None if window == 0 else Basis(system, window, system.precision.vectors)
         self.norms = system.dot(start, start).sqrt()
         self.alive = self.norms > 0
         self._lengths = torch.zeros(len(self.norms), dtype=torch.long)
@@ -132,14 +149,22 @@ class LanczosProcess:
         beta = self._system.dot(w, w).sqrt()
         self._lengths += self.alive.cpu()
         self._size = torch.maximum(self._size, alpha.abs() + beta)
-        noise = self._system.precision.products.eps * math.sqrt(self._system.size) * self._size
-        exhausted = beta <= noise
-        self.alive = self.alive & ~exhausted
+        self.alive = self.alive & (beta > self.roundoff) & beta.isfinite()
         beta = torch.where(self.alive, beta, 0.0)
         self._previous, self.q = q, self._normalised(w, beta)
         self.diagonal.append(alpha)
         self.off_diagonal.append(beta)
         return q
+
+    @property
+    def roundoff(self) -> Tensor:
+        """(t,) What a number of T that is zero may come out as."""
+        return self.eps * math.sqrt(self._system.size) * self._size
+
+    @property
+    def eps(self) -> float:
+        """Of the products."""
+        return self._system.precision.products.eps
 
     def result(self, keep_basis: bool) -> LanczosResult:
         """What has been found so far."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -81,6 +82,7 @@ class ShiftedMinres:
         self._process = LanczosProcess(system, b, window)
         self._shifts = shifts
         self._phi = self._process.norms.expand(shifts.shape).clone()
+        self._open = torch.ones_like(shifts, dtype=torch.bool)
         self._cosines = [torch.ones_like(shifts), torch.ones_like(shifts)]
         self._sines = [torch.zeros_like(shifts), torch.zeros_like(shifts)]
         self.x = torch.zeros(*shifts.shape, len(b), dtype=torch.float64, device=b.device)
@@ -93,8 +95,13 @@ class ShiftedMinres:
 
     @property
     def alive(self) -> bool:
-        """Whether any Krylov space still grows."""
-        return bool(self._process.alive.any())
+        """Whether any Krylov space still grows, to the good of any of its columns."""
+        return bool((self._process.alive & self._open).any())
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the last product was."""
+        return bool(self._process.diagonal[-1].isfinite().all())
 
     def step(self) -> None:
         """One product, one rotation for every shift and column."""
@@ -108,13 +115,19 @@ class ShiftedMinres:
         inner = c1 * middle + s1 * diagonal
         corner = -s1 * middle + c1 * diagonal
         length = torch.hypot(corner, beta.expand_as(corner))
-        usable = alive & (length > 0)
+        usable = alive & self._open & (length > 0)
         safe = torch.where(usable, length, 1.0)
         cosine = torch.where(usable, corner / safe, 1.0)
         sine = torch.where(usable, beta / safe, 0.0)
         direction = q.T - inner[..., None] * self._directions[1] - outer[..., None] * self._directions[0]
         direction = torch.where(usable[..., None], direction / safe[..., None], 0.0)
-        self.x += (cosine * self._phi)[..., None] * direction
+        # At the least squares of a singular system the next step goes far along its null space: one whose
+        # rounding is more than what it gains is not taken, nor is any after it, unless both are nothing.
+        reach = cosine.abs() * direction.norm(dim=-1)
+        gain = (cosine.square() / (1.0 + sine.abs())).clamp_min(math.sqrt(self._process.eps))
+        self._open &= ~(reach * self._process.roundoff > gain)
+        usable &= self._open
+        self.x += torch.where(usable, cosine * self._phi, 0.0)[..., None] * direction
         self._phi = torch.where(usable, -sine * self._phi, self._phi)
         self._directions = [self._directions[1], direction]
         self._cosines, self._sines = [c1, cosine], [s1, sine]
@@ -139,8 +152,14 @@ class _Rounds:
         rest, shape = best.b[:, : self._shape[1]], self._shape
         while bool(best.failing.any()) and len(self._history) < self._limit:
             before = best.relative.clone()
-            best.look(best.x + self._round(rest, shape, window))
+            step, finite = self._round(rest, shape, window)
+            best.look(best.x + step)
             rest, shape = best.r, (1, len(self._shifts))
+            if not finite:
+                if not self.ladder.climb(len(self._history), "nonfinite"):
+                    self._ending = Status.NONFINITE
+                    return
+                continue
             ratio = float((best.relative / before)[best.failing].max()) if bool(best.failing.any()) else 0.0
             if ratio <= CONTRACTION or len(self._history) >= self._limit:
                 continue
@@ -148,8 +167,8 @@ class _Rounds:
                 self._ending = Status.STAGNATED
                 return
 
-    def _round(self, rest: Tensor, shape: tuple[int, int], window: int | None) -> Tensor:
-        """A correction (n, columns) from right-hand sides rest (n, T), each with S shifts."""
+    def _round(self, rest: Tensor, shape: tuple[int, int], window: int | None) -> tuple[Tensor, bool]:
+        """A correction (n, columns) from right-hand sides rest (n, T), each with S shifts; is all finite?"""
         solver = ShiftedMinres(
             self.ladder.system, column_major(rest.double()), self._shifts.reshape(shape), window
         )
@@ -161,7 +180,7 @@ class _Rounds:
             self._history.append(residuals / torch.where(self._best.norms > 0, self._best.norms, 1.0))
             if not bool((residuals > goal).any()):
                 break
-        return solver.x.reshape(len(self._shifts), -1).T
+        return solver.x.reshape(len(self._shifts), -1).T, solver.is_finite
 
     def result(self, vectors: Vectors, shifts: tuple[float, ...] | None) -> SolveResult:
         """The outcome; with several shifts, solution and residuals have a leading axis for them."""

@@ -78,13 +78,15 @@ def log_determinant(
         warn: whether what is cut off gives a `ConvergenceWarning` where it is more than the standard error.
 
     Raises:
-        InputError: A is not positive definite in that precision.
+        InputError: A is not positive definite in that precision, or a product was not finite.
     """
     if probes < 1:
         raise InputError(f"`probes` must be at least 1; got {probes}.")
     if steps < 1:
         raise InputError(f"`steps` must be at least 1; got {steps}.")
     system = as_system(A)
+    if not system.size:
+        raise InputError("`A` must have at least one row; got shape (0, 0).")
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, (system.size, probes), generator=generator).double() * 2 - 1
     signs = signs.to(system.device)
@@ -96,6 +98,8 @@ def log_determinant(
         least = float(system.noise.min()) if built is None else 1.0
         result = _tridiagonal(system.with_precision(rung), built, signs, steps, LEAST * least)
         passes += result.passes
+        if not result.is_finite:
+            continue
         bracket = _bracket(result, LEAST * least)
         if bracket.is_finite:
             offset = 0.0 if built is None else built.log_determinant()
@@ -116,6 +120,11 @@ def log_determinant(
                     stacklevel=2,
                 )
             return found
+    if not result.is_finite:
+        raise InputError(
+            f"A product with `A` was not finite in {result.precision}. Check the matrix, rescale it, or use a"
+            " wider `precision`."
+        )
     raise InputError(
         f"`A` is not positive definite in {result.precision}: Lanczos met an eigenvalue that is not positive."
         " Use a wider `precision`, or add noise to the diagonal."

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfgp.data import binary_scale
 from halfgp.precision import DOUBLE, SINGLE, Format, Precision
 from halfgp.preconditioners import Preconditioner
 from halfgp.solvers.inner_products import Direct, InnerProduct, Log
 from halfgp.solvers.krylov import KrylovSpace
 from halfgp.solvers.reorthogonalise import Basis
-from halfgp.solvers.system import System, binary_scale
+from halfgp.solvers.system import System
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Arithmetic:
         state: solution, residual and preconditioned residual.
         product: the product with the direction.
         sums: inner products and their ratios.
+        basis: earlier residuals.
         textbook: step sizes from r'z alone, as in the paper's algorithms; otherwise from the direction as it
             is, which stays the minimiser along it whatever was rounded.
 
@@ -35,6 +37,7 @@ class Arithmetic:
     state: Format
     product: Format
     sums: Format
+    basis: Format
     textbook: bool
 
     @property
@@ -52,10 +55,10 @@ class Arithmetic:
             standard: of these the one that fails, with everything in 16 bits.
         """
         if not paper:
-            return cls(precision.vectors, DOUBLE, DOUBLE, DOUBLE, False)
+            return cls(precision.vectors, DOUBLE, DOUBLE, DOUBLE, precision.vectors, False)
         narrow = precision.inputs
         wide = narrow if standard else SINGLE
-        return cls(narrow, wide, narrow, wide, True)
+        return cls(narrow, wide, narrow, wide, SINGLE, True)
 
 
 def rounded(v: Tensor, fmt: Format) -> Tensor:
@@ -94,9 +97,11 @@ class Recurrence:
         self._arithmetic = arithmetic
         kind = Log if inner_product == "log" else Direct
         self._inner: InnerProduct = kind(system, arithmetic.sums)
-        self._basis = None if window == 0 else Basis(system, window)
+        self._basis = None if window == 0 else Basis(system, window, arithmetic.basis)
         takes_from_r = arithmetic.textbook or window is not None
-        self._residuals = Basis(system, window) if self._basis is not None and takes_from_r else None
+        self._residuals = (
+            Basis(system, window, arithmetic.basis) if self._basis is not None and takes_from_r else None
+        )
         can_apply = preconditioner is None or hasattr(preconditioner, "matmul")
         keeps_all = window is None and not arithmetic.textbook and can_apply
         self._space = (

@@ -32,7 +32,7 @@ def contraction(A: Any, precision: str | Precision = "half") -> float:
 
 
 def _contraction(ladder: Ladder) -> float:
-    noise = float(ladder.wide.noise.min())
+    noise = float(ladder.wide.noise.min()) if ladder.wide.size else 0.0
     if noise <= 0.0 or not ladder.wide.has_rows:
         return float("nan")
     nothing = torch.zeros(ladder.wide.size, 1, dtype=torch.float64, device=ladder.wide.device)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from halfgp.errors import InputError
+from halfgp.precision import Format
 from halfgp.solvers.system import System
 
 CHUNK = 32  # vectors per allocation
@@ -24,18 +25,22 @@ def window_of(reorthogonalise: bool | int) -> int | None:
 
 
 class Basis:
-    """Vectors (n, t), held in single, column by column, with the two products that Gram-Schmidt takes.
+    """Vectors (n, t), held in one format, column by column, with the two products that Gram-Schmidt takes.
 
-    Single is enough whatever the rung: orthogonality to √eps of double keeps a Lanczos process as good as
-    exact. Memory is 4 n t bytes a vector; a product with all k takes O(n t k).
+    What is subtracted errs by eps of that format times the vector, in every direction of the basis: in the
+    leading ones A makes eps |A| of it, which has to stay below the smallest eigenvalue. So a process in
+    double needs its basis in double, though the orthogonality that single gives would do; where products
+    are in single, eps |A| is lost in them anyway. Memory is 4 or 8 n t bytes a vector; a product with
+    all k takes O(n t k).
 
     Attributes:
         complete: whether nothing has been dropped since it began.
     """
 
-    def __init__(self, system: System, window: int | None) -> None:
+    def __init__(self, system: System, window: int | None, fmt: Format) -> None:
         self._system = system
         self._window = window
+        self._dtype = fmt.dtype
         self._chunks: list[Tensor] = []
         self._count = 0
         self.complete = window is None
@@ -48,14 +53,13 @@ class Basis:
         if self._window == 0:
             return
         if self._window is None:
-            limit = max(CHUNK, MEMORY // max(4 * v.numel(), 1))
+            limit = max(CHUNK, MEMORY // max(self._dtype.itemsize * v.numel(), 1))
             if self._count >= limit:
                 self._window, self.complete = self._capacity(), False
         if self._count >= self._capacity() and (self._window is None or self._capacity() < self._window):
             size = CHUNK if self._window is None else min(CHUNK, self._window - self._capacity())
-            self._chunks.append(
-                torch.empty(v.shape[1], size, v.shape[0], dtype=torch.float32, device=v.device)
-            )
+            shape = v.shape[1], size, v.shape[0]
+            self._chunks.append(torch.empty(shape, dtype=self._dtype, device=v.device))
         self._slot(self._count % self._capacity()).copy_(v.T)
         self._count += 1
 
@@ -65,26 +69,27 @@ class Basis:
 
     def coefficients(self, v: Tensor) -> Tensor:
         """Inner products (k, t) of every kept vector with the columns of v (n, t), in float64."""
-        narrow = v.T.float()  # as the basis is held; what is lost is below its own rounding
+        held = v.T.to(self._dtype)
         parts = [
-            torch.stack([torch.mv(chunk[j], narrow[j]) for j in range(len(narrow))], dim=1)
+            torch.stack([torch.mv(chunk[j], held[j]) for j in range(len(held))], dim=1)
             for chunk in self._filled()
+            if len(held)
         ]
         if not parts:
             return torch.zeros(0, v.shape[1], dtype=torch.float64, device=v.device)
         return self._system.total(torch.cat(parts).double())
 
     def combine(self, c: Tensor) -> Tensor:
-        """The combination (n, t) of kept vectors with coefficients c (k, t), column by column, in float32."""
+        """The combination (n, t) of kept vectors with coefficients c (k, t), by columns, in its format."""
         filled = self._filled()
         if not filled:
             raise InputError("An empty basis has no combinations.")
-        narrow = c.T[:, None].float()
-        total = torch.zeros(len(narrow), 1, filled[0].shape[2], dtype=torch.float32, device=c.device)
+        weights = c.T[:, None].to(self._dtype)
+        total = torch.zeros(len(weights), 1, filled[0].shape[2], dtype=self._dtype, device=c.device)
         start = 0
         for chunk in filled:
             end = start + chunk.shape[1]
-            total.baddbmm_(narrow[:, :, start:end], chunk)
+            total.baddbmm_(weights[:, :, start:end], chunk)
             start = end
         return total[:, 0].T
 

@@ -13,6 +13,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
+from halfgp.data import as_real
 from halfgp.errors import InputError
 from halfgp.precision import DOUBLE, SINGLE, Format, Precision
 
@@ -30,13 +31,6 @@ def rung_name(precision: Precision) -> str:
 def column_major(v: Tensor) -> Tensor:
     """The same (n, t) with its columns contiguous: solvers work along columns."""
     return v.T.contiguous().T
-
-
-def binary_scale(b: Tensor) -> Tensor:
-    """Powers of two (t,) that bring the largest entry of each column of b (n, t) to [1/2, 1); 1 for zero."""
-    largest = b.abs().amax(dim=0) if len(b) else b.new_zeros(b.shape[1])
-    exponent = torch.frexp(largest)[1].double()
-    return torch.where(largest > 0, torch.exp2(exponent), torch.ones_like(exponent))
 
 
 class System(ABC):
@@ -211,7 +205,7 @@ class SparseSystem(System):
         self.device = torch.device("cpu")
         self.precision = precision
         self._entries = matrix.tocsr(copy=True)
-        data = _rounded(torch.from_numpy(np.asarray(matrix.tocsr().data)), precision.entries)
+        data = _rounded(_entries(self._entries.data), precision.entries)
         self._entries.data = data.to(precision.products.dtype).numpy()
 
     def matmul(self, v: Tensor) -> Tensor:
@@ -290,21 +284,20 @@ def as_system(matrix: Any) -> System:
         return OperatorSystem(matrix)
     double = Precision.resolve("double")
     if scipy.sparse.issparse(matrix):
-        sparse: Any = matrix
-        _check_entries(torch.from_numpy(np.asarray(sparse.tocsr().data)))
         return SparseSystem(matrix, double)
     if isinstance(matrix, LinearOperator):
         return CallableSystem(matrix.matmat, shape[0], "numpy")
     if isinstance(matrix, np.ndarray | Tensor):
-        dense = torch.as_tensor(matrix).detach()
-        _check_entries(dense)
-        return DenseSystem(dense, double)
+        return DenseSystem(_entries(matrix), double)
     return CallableSystem(matrix.__matmul__, shape[0], "torch")
 
 
-def _check_entries(entries: Tensor) -> None:
-    if entries.is_complex() or not bool(entries.isfinite().all()):
-        raise InputError("`A` must hold finite real numbers; got NaN, infinity or complex entries.")
+def _entries(values: np.ndarray[Any, Any] | Tensor) -> Tensor:
+    """Entries of a matrix, as they were given, whatever their layout and byte order."""
+    entries = as_real(values, "A")
+    if not bool(entries.isfinite().all()):
+        raise InputError("`A` must hold finite numbers; got NaN or infinity. Check how it was made.")
+    return entries
 
 
 def _rounded(entries: Tensor, fmt: Format) -> Tensor:
