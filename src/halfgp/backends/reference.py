@@ -190,9 +190,7 @@ class ReferenceMatrix:
             return entries
         return torch.where(entries.abs() > self._threshold * units[0] * units[1], entries, 0.0)
 
-    def _pairwise(
-        self, rows: slice | Tensor, columns: slice | Tensor = slice(None)
-    ) -> tuple[Tensor, Tensor]:
+    def _pairwise(self, rows: slice | Tensor, columns: slice | Tensor = slice(None)) -> tuple[Tensor, Tensor]:
         """Relative units of rows (n, 1) and columns (m,)."""
         return self._units[0][rows, None], self._units[-1][columns]
 
