@@ -530,10 +530,12 @@ class ExactGP:
     def _noise(self, points: Tensor) -> Tensor:
         """The learned variance (m,) of new targets at points (m, d), White included, standardised."""
         kernel, noise = self._fitted().hyperparameters.kernel, self._fitted().hyperparameters.noise
-        x = self._scales[0].apply(points)
+        found = torch.full((len(points),), 0.0 if noise is None else float(noise.value), dtype=torch.float64)
         with torch.no_grad():
-            white = kernel.diagonal(x) - kernel.diagonal(x, white=False)
-        return white + (0.0 if noise is None else float(noise.value))
+            for start in range(0, len(points), PREDICT_ROWS):
+                x = self._scales[0].apply(points[start : start + PREDICT_ROWS])
+                found[start : start + PREDICT_ROWS] += kernel.white(x)
+        return found
 
     def _points(self, X: ArrayLike) -> Tensor:
         """Points (m, d) in the user's units, with as many columns as there were in `fit`."""

@@ -16,11 +16,14 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import DenseLikelihood, dense_likelihood
+from halfgp.precision import DOUBLE
 from halfgp.priors import Priors
 from halfgp.training.history import Step, peak_memory, values_of
 
 REACH = 8.0  # how far, on the real line, a parameter may go from where it started: a factor of 3000
 WALL = 1e6  # above the best loss, where there is none
+SOLVABLE = 100.0  # times rounding: the share of the noise that it may be
+ROOM = 10.0  # times an outputscale that is given, at least, which may be as large as its user likes
 
 
 def train_exactly(
@@ -69,19 +72,32 @@ def train_exactly(
         origin.numpy(),
         jac=True,
         method="L-BFGS-B",
-        bounds=_bounds(start, origin),
+        bounds=_bounds(start, origin, fixed_noise, len(x) / prior_weight),
         options={"maxiter": iterations, "ftol": flat},
     )
     return coordinates.point(search.best), search.lowest
 
 
-def _bounds(start: Hyperparameters, origin: Tensor) -> list[tuple[float, float]]:
-    """How far each coordinate may go; a mean, which has no scale of its own, anywhere."""
-    reaches: list[float] = []
-    for parameter in start.named_parameters().values():
+def _bounds(
+    start: Hyperparameters, origin: Tensor, fixed_noise: Tensor | None, rows: float
+) -> list[tuple[float, float]]:
+    """How far each coordinate may go; a mean, which has no scale of its own, anywhere.
+
+    An outputscale goes no further than double can solve all rows with, at the least noise: of functions
+    without noise the likelihood knows no end to it.
+    """
+    least = start.noise.lower if fixed_noise is None and start.noise is not None else 0.0
+    solvable = least / (SOLVABLE * rows * DOUBLE.eps)
+    bounds: list[tuple[float, float]] = []
+    for name, parameter in start.named_parameters().items():
         unbounded = math.isinf(parameter.lower) and math.isinf(parameter.upper)
-        reaches += [math.inf if unbounded else REACH] * parameter.value.numel()
-    return [(v - reach, v + reach) for v, reach in zip(origin.tolist(), reaches, strict=True)]
+        reach = math.inf if unbounded else REACH
+        values = origin[len(bounds) : len(bounds) + parameter.value.numel()].tolist()
+        most = math.inf
+        if name.endswith("outputscale") and parameter.lower == 0.0 and math.isinf(parameter.upper) and least:
+            most = math.log(max(solvable, ROOM * float(parameter.value.detach().max())))
+        bounds += [(v - reach, min(v + reach, most)) for v in values]
+    return bounds
 
 
 @dataclass
