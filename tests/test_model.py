@@ -506,7 +506,7 @@ def test_noise_that_depends_on_the_point_is_that_of_the_point():
     std, latent = (model.predict(new, return_std=True, include_noise=noisy)[1] for noisy in (True, False))
     noise = np.sqrt(std**2 - latent**2)
     assert noise[1] > 5 * noise[0]
-    draws = model.sample(new, 4000, include_noise=True) - model.sample(new, 4000)
+    draws = model.sample(new, 4000, include_noise=True, joint=True) - model.sample(new, 4000, joint=True)
     np.testing.assert_allclose(draws.std(axis=1), noise, rtol=4.5 / np.sqrt(8000))
 
 
