@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Scaled
-from halfgp.prediction.posterior import Posterior
 
 SMALLEST = 1e-6  # beyond, targets are explained to the last digit, and the scale is that of rounding
 NORMAL = 1.959964**2  # what 95 % of squared normal numbers are below
 TAILS = 1 / 3  # of what the density asks for: below, residuals far out would cost more than 0.45 nats a row
 
 
-def scale_of(posterior: Posterior, rows: Tensor, variances: Tensor) -> float:
+def scale_of(point: Hyperparameters, squares: Tensor) -> float:
     """What outputscale and noise should be multiplied by, as leave-one-out residuals ask for.
 
     Hyperparameters come from a subset, where the data say less and a kernel that is too rough or too smooth
@@ -23,18 +23,15 @@ def scale_of(posterior: Posterior, rows: Tensor, variances: Tensor) -> float:
     those hold too much else: the first is taken then, but no less than a third of the second.
 
     Args:
-        posterior: not yet scaled.
-        rows: (m,) that are looked at.
-        variances: (m,) of their targets, each left out.
+        point: where, not yet scaled.
+        squares: (m, q) of leave-one-out residuals, over their variances.
 
     Returns:
         1 where the kernel has no outputscale, where rows have fixed variances, and where every residual is
         zero.
     """
-    point = posterior.hyperparameters
     if point.noise is None or not isinstance(point.kernel, Scaled):
         return 1.0
-    squares = posterior.weights[rows].square() * variances[:, None]  # a residual is weight times variance
     by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / NORMAL
     if by_density == 0.0:
         return 1.0

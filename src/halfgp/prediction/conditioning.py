@@ -39,6 +39,8 @@ PROBE_TOL = 0.05  # what CG has not found of a probe yet only lowers the trace, 
 ROWS = 512  # that are looked at, each left out: their scale is then known to ten percent
 UNCALIBRATED_ROWS = 64  # that tell to which tolerance a solve goes first
 VARIANCE_ROWS = 128  # that tell whether single can hold the variances
+MARGIN = 0.5  # of the first tolerance, where its deviations are those that neighbours tell
+LEAST_EXPECTED = 0.01  # of a scale that nothing but neighbours asks for
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
 PROGRESS = 0.7  # of the last round's share: one that leaves more has gained nothing
 logger = logging.getLogger("halfgp")
@@ -147,10 +149,10 @@ class _Route:
         """
         factor, b = self._equations.factor, self._equations.right_hand_side
         first = start if factor is None else factor.solve(b)
-        error_tol, before = 0.5 * ERROR_TOL, math.inf  # the other half is for the residual itself
+        error_tol, before = self._first_tolerance(), math.inf
         for _ in range(ROUNDS):
             posterior = self._solved(b, first, error_tol)
-            scale = scale_of(posterior, self._rows, self._sampled) if self._conditioning.calibrate else 1.0
+            scale = self._scale(posterior)
             judged = posterior.accuracy.rescaled(scale)
             # On only where the solve is what lacks, and the last round gained.
             if not SHARE < judged.share < PROGRESS * before or not posterior.solve.converged:
@@ -160,6 +162,26 @@ class _Route:
         if not judged.solved and last and posterior.accuracy.solved:
             scale = (posterior.accuracy.share / SHARE) ** 2 * (1.0 + 8.0 * DOUBLE.eps)
         return posterior.rescaled(scale)
+
+    def _scale(self, posterior: Posterior) -> float:
+        """What calibration asks for; a leave-one-out residual is weight times variance."""
+        if not self._conditioning.calibrate:
+            return 1.0
+        squares = posterior.weights[self._rows].square() * self._sampled[:, None]
+        return scale_of(posterior.hyperparameters, squares)
+
+    def _first_tolerance(self) -> float:
+        """The error to solve to, before it is known what calibration will ask for.
+
+        CG that begins again has lost its space, so that a solve that stops too early costs as much as two,
+        while one that goes a little further costs a few iterations. Neighbours tell the scale roughly.
+        """
+        wanted = 0.5 * ERROR_TOL  # the other half is for the residual itself
+        if not self._conditioning.calibrate or self._equations.factor is not None:
+            return wanted
+        residuals, variances = self._variances.local.leave_one_out(self._rows)
+        expected = scale_of(self._equations.hyperparameters, residuals.square() / variances[:, None])
+        return MARGIN * wanted * math.sqrt(min(1.0, max(LEAST_EXPECTED, expected)))
 
     def _solved(self, b: Tensor, start: Tensor | None, error_tol: float) -> Posterior:
         """Weights, from one solve, and how exact they are."""

@@ -79,6 +79,7 @@ class Controller:
             return
         if self._ladder.wide.has_rows and not self._options.paper:
             self._monitor = GapMonitor(self._ladder.wide, self._best.b)
+            self._energy.allow(self._monitor.perturbation(self._ladder.given))
         self._ladder.start(self._monitor, self._least_residual())
         self._restart()
         while len(self._open()):
@@ -220,13 +221,21 @@ class Controller:
         self._held, self._live = self._held[which], self._live[which]
         self._active, self._offending = self._active[which], self._offending[which]
 
-    def _look(self) -> tuple[Tensor, Tensor]:
-        """The true residual (n, open) of open columns and its relative norms; converged ones are settled."""
+    def _look(self, recurrence: Recurrence | None = None) -> tuple[Tensor, Tensor]:
+        """The true residual (n, open) of open columns and its relative norms; converged ones are settled.
+
+        Args:
+            recurrence: whose iterates these are; it took the residuals for others.
+        """
         columns = self._open()
         r, relative = self._best.look(self._iterates[:, columns], columns)
+        if recurrence is not None:
+            missing = r[:, torch.isin(columns, self._held)] - recurrence.r
+            self._gap[self._held] = self._best.size(missing, self._held)
         wanted = self._options.error_tol[columns]
         if bool(wanted.isfinite().any()):
-            self._error[columns] = self._energy.after(self._best.r[:, columns], columns)
+            gap = self._gap[columns] * self._best.norms[columns]
+            self._error[columns] = self._energy.after(self._best.r[:, columns], gap, columns)
         else:
             self._error[columns] = torch.nan  # nobody asked
         if self._may_stop:
@@ -241,9 +250,10 @@ class Controller:
         columns = self._open()
         if self._options.paper:
             self._iterates = self._low.clone()  # nothing is repaired there
+            r, relative = self._look()
         else:
             self._iterates[:, self._held] = self._recurrence.x
-        r, relative = self._look()
+            r, relative = self._look(self._recurrence)
         left = self._open()
         reason = ""
         if len(left) and event in ("claim", "overtaken"):
