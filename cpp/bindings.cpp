@@ -11,6 +11,7 @@
 #include <optional>
 #include <tuple>
 
+#include "conditionals.hpp"
 #include "dispatch.hpp"
 #include "engine.hpp"
 
@@ -108,6 +109,25 @@ void bind_scalar_type(nb::class_<KernelMatrix>& matrix) {
       nb::arg("u").noconvert(), nb::arg("v").noconvert(), nb::arg("row_features"), nb::arg("column_features"), nb::arg("threads"));
 }
 
+using Sums = std::tuple<double, std::vector<double>, std::vector<double>, std::vector<std::vector<double>>>;
+
+Sums compute_conditionals(const std::string& instruction_set, bool single, const KernelProgram& program,
+                          const std::vector<Table<const double>>& features, Vector<const double> diagonal,
+                          Table<const double> targets, Vector<const std::int64_t> rows, Table<const std::int64_t> members,
+                          Table<double> residuals, Vector<double> deviations, std::optional<Table<double>> factor,
+                          std::optional<Table<double>> by_diagonal, std::vector<std::optional<Table<double>>> by_features,
+                          int threads) {
+  Neighbourhoods of{{},          diagonal.data(), targets.data(), rows.data(), members.data(), static_cast<std::int64_t>(rows.shape(0)),
+                    static_cast<int>(members.shape(1)), static_cast<int>(targets.shape(1))};
+  for (const auto& table : features) of.features.push_back(table.data());
+  const ConditionalResults results{residuals.data(), deviations.data(), factor ? factor->data() : nullptr,
+                                   by_diagonal ? by_diagonal->data() : nullptr, pointers(by_features)};
+  const Target& target = target_named(instruction_set);
+  const GradientSums sums =
+      run(threads, [&](const Execution& execution) { return conditionals(target, single, program, of, results, execution); });
+  return {sums.root, sums.constants, sums.shapes, sums.scales};
+}
+
 double peak_multiply_adds(const std::string& instruction_set, double seconds) {
   const Target& target = target_named(instruction_set);
   const nb::gil_scoped_release release;
@@ -138,6 +158,10 @@ NB_MODULE(_cpu, m) {
       .def("__init__", [](KernelProgram* self, const std::vector<LeafDescription>& leaves,
                           const std::vector<std::tuple<int, int, int>>& nodes, const std::vector<double>& constants, double scale,
                           double negligible) { new (self) KernelProgram(make_program(leaves, nodes, constants, scale, negligible)); });
+  m.def("conditionals", &compute_conditionals, nb::arg("instruction_set"), nb::arg("single"), nb::arg("program"), nb::arg("features"),
+        nb::arg("diagonal"), nb::arg("targets"), nb::arg("rows"), nb::arg("members"), nb::arg("residuals").noconvert(),
+        nb::arg("deviations").noconvert(), nb::arg("factor").none(), nb::arg("by_diagonal").none(), nb::arg("by_features"),
+        nb::arg("threads"));
   nb::class_<Points>(m, "Points");
   m.def("pack", &make_points, nb::arg("program"), nb::arg("single"), nb::arg("near"), nb::arg("features"));
 

@@ -98,6 +98,27 @@ struct Gradient {
   double weight;               // of the scalar sums: 1/2 where a diagonal tile meets each pair twice
 };
 
+// Up to a vector's lanes of rows, each given `neighbours` others (-1 where it has fewer), and the places for what follows:
+// see conditionals.inl.
+struct Conditional {
+  const Program* program;
+  double scale;                        // of the kernel
+  const double* const* features;       // by leaf: (points, features) row-major, scaled
+  const double* factors;               // by leaf: from those to psi
+  const double* diagonal;              // by point: variance and noise
+  const double* targets;               // (points, target_count)
+  const std::int64_t* rows;            // (count)
+  const std::int64_t* members;         // (count, neighbours)
+  std::int32_t count, neighbours, target_count, constant_count;
+  std::int32_t gradient;               // whether the loss is to be differentiated
+  double* residuals;                   // (count, target_count), over their deviations
+  double* deviations;                  // (count)
+  double* factor;                      // (count, neighbours + 1), the row itself last; or null
+  double* by_diagonal;                 // (count, neighbours + 1): the gradient in `diagonal`
+  double* by_features;                 // (count, neighbours + 1, all features): in psi; or null
+  double* sums;                        // += root, constants, shapes by leaf, d/d log(scale) by feature (or the first)
+};
+
 // What an instruction set provides, for one scalar type.
 struct TileFunctions {
   std::size_t (*scratch_bytes)(const Program&);
@@ -106,6 +127,9 @@ struct TileFunctions {
   void (*gradient)(const Tile&, const Gradient&, void* scratch);
   void (*evaluate)(const Tile&, void* entries, void* scratch);                  // column_count x kBlock, column after column
   void (*store)(const Tile&, Stored, void* entries, void* scratch);             // the same, encoded
+  int lanes;
+  std::size_t (*conditional_bytes)(const Conditional&);
+  void (*conditional)(const Conditional&, void* scratch);
 };
 
 struct Target {

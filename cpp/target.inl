@@ -3,6 +3,7 @@
 #include "entries.inl"
 #include "products.inl"
 #include "gradient.inl"
+#include "conditionals.inl"
 
 template <class T>
 inline std::size_t scratch_bytes(const Program& program) {
@@ -11,7 +12,8 @@ inline std::size_t scratch_bytes(const Program& program) {
 
 template <class T>
 constexpr TileFunctions tile_functions() {
-  return {scratch_bytes<T>, product_tile<T>, accumulate<T>, gradient_tile<T>, evaluate_tile<T>, store_tile<T>};
+  return {scratch_bytes<T>, product_tile<T>, accumulate<T>, gradient_tile<T>, evaluate_tile<T>, store_tile<T>,
+          Vec<T>::lanes, ConditionalBuffers<T>::bytes, conditional<T>};
 }
 
 // Independent multiply-adds, as many as hide the latency: the machine's peak.

@@ -357,7 +357,7 @@ def test_callbacks_see_every_step():
     ).fit(X, y)
     assert [step for step, _ in seen] == model.history
     assert model.report.steps == len(seen)
-    assert {step.stage for step in model.history} == {"subset", "cg"}
+    assert {step.stage for step in model.history} == {"subset", "neighbours", "cg"}
     for step, point in seen:
         assert step.hyperparameters["noise"] == point.noise.value.item()
 

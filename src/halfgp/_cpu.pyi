@@ -20,6 +20,23 @@ class Program:
         negligible: float,
     ) -> None: ...
 
+def conditionals(
+    instruction_set: str,
+    single: bool,
+    program: Program,
+    features: Sequence[Tensor],
+    diagonal: Tensor,
+    targets: Tensor,
+    rows: Tensor,
+    members: Tensor,
+    residuals: Tensor,
+    deviations: Tensor,
+    factor: Tensor | None,
+    by_diagonal: Tensor | None,
+    by_features: Sequence[Tensor | None],
+    threads: int,
+) -> tuple[float, list[float], list[float], list[list[float]]]: ...
+
 class Points: ...
 
 def pack(program: Program, single: bool, near: Tensor, features: Sequence[Tensor]) -> Points: ...

@@ -95,6 +95,18 @@ class Hyperparameters:
             noise = replace(noise, value=noise.value * scale, lower=noise.lower * scale)
         return replace(self, kernel=scale * self.kernel, noise=noise)
 
+    def stretched(self, factor: float) -> Hyperparameters:
+        """With every lengthscale multiplied by a number, as far as its bounds allow."""
+
+        def stretch(p: Parameter) -> Parameter:
+            least, most = math.nextafter(p.lower, math.inf), math.nextafter(p.upper, -math.inf)
+            return p.with_value((p.value.detach() * factor).clamp(least, most))
+
+        named = self.named_parameters().items()
+        return self.with_parameters(
+            {name: stretch(p) if name.endswith("lengthscale") else p for name, p in named}
+        )
+
     def normalised(self) -> tuple[Hyperparameters, float]:
         """Those of the matrix divided by its outputscale, and that; as they are, and 1, where it has none."""
         if self.noise is None or not isinstance(self.kernel, Scaled):

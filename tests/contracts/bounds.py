@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from halfgp.backends.reference import leaf_value
 from halfgp.kernels import Kernel, Leaf
+from halfgp.kernels.leaves import leaf_value
 from halfgp.precision import DOUBLE, HALF, Precision
 
 FIXED_POINT_FEATURES = 16  # from how many on a backend may hold 16-bit inputs as integers

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
-from halfgp.backends.reference import leaf_value
 from halfgp.kernels import Kernel, Program
+from halfgp.kernels.leaves import leaf_value
 
 X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 Y = torch.randn(4, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -1,79 +1,92 @@
 from __future__ import annotations
 
-import math
-
 import pytest
-from contracts.textbook import at, points, targets
+import torch
+from contracts.textbook import at, covariance, points, targets
 
-from halfgp.kernels import RBF, Matern
+from halfgp.kernels import RBF, Linear, Matern
 from halfgp.model import training_of
 from halfgp.priors import PAPER
 from halfgp.problem import Problem
 from halfgp.settings import Settings
-from halfgp.training import run, train
+from halfgp.training import judgement, run, train
 from halfgp.training.judgement import Judgement, judge
 
 N = 600
 START = at(1.0 * Matern(1.5, lengthscale=[0.8, 1.2]), noise=0.3)
 
 
-def problem():
+def problem(noise=0.1):
     x = points(N, 2)
-    return Problem(x, targets(x, noise=0.1))
+    return Problem(x, targets(x, noise=noise))
 
 
-def test_the_right_noise_is_about_as_sure_as_it_should_be():
-    found = judge(at(RBF(1.0), noise=0.1), problem(), 0)
-    assert found.excess == pytest.approx(1.0, abs=0.2)  # 512 squares: a standard error of 0.06, times three
-    assert not found.too_sure
+@pytest.mark.parametrize("kernel", [RBF(1.0), RBF(1.0) + Linear()])
+def test_with_every_other_row_it_is_exact_leave_one_out(kernel, monkeypatch):
+    few = Problem(points(60, 2), targets(points(60, 2)))
+    monkeypatch.setattr(judgement, "ROWS", 60)
+    monkeypatch.setattr(judgement, "LANDMARKS", 0)
+    point = at(kernel, noise=0.1)
+    found = judge(point, few, 0)
+    inverse = torch.linalg.inv(covariance(kernel, few.x, torch.tensor(0.1)).detach())
+    variances = 1.0 / inverse.diagonal()
+    squares = (inverse @ few.y)[:, 0].square() * variances
+    scale = squares.mean()
+    density = -0.5 * (squares / scale + (2 * torch.pi * scale * variances).log())
+    assert found.excess == pytest.approx(float(scale))
+    assert found.log_density == pytest.approx(float(density.mean()))
 
 
-def test_noise_explained_away_is_too_sure_and_less_likely():
+def test_landmarks_tell_what_neighbours_do_not(monkeypatch):
+    """Of a smooth function with much noise few neighbours know little: with landmarks it is nearly exact."""
+    some, point = problem(noise=1.0), at(RBF(3.0), noise=1.0)
+    monkeypatch.setattr(judgement, "NEIGHBOURS", 5)
+    inverse = torch.linalg.inv(covariance(point.kernel, some.x, torch.tensor(1.0)).detach())
+    exact = float((inverse @ some.y)[:, 0].square().div(inverse.diagonal()).mean())
+    near = judge(point, some, 0).excess
+    monkeypatch.setattr(judgement, "LANDMARKS", 0)
+    assert abs(near - exact) < 0.5 * abs(judge(point, some, 0).excess - exact)
+
+
+def test_noise_explained_away_is_less_likely():
     right, wrong = (judge(at(Matern(1.5), noise=noise), problem(), 0) for noise in (0.1, 1e-3))
-    assert wrong.too_sure
+    assert wrong.excess > 2.0 * right.excess
     assert wrong.log_density < right.log_density
 
 
-def test_what_is_not_a_number_is_not_trusted():
-    assert Judgement(math.nan, math.nan).too_sure
-
-
-def trained(monkeypatch, judgements, **options):
-    """The noise found by training with these judgements passed one after the other, and how many were."""
-    left = list(judgements)
-
-    def judged(point, problem, seed):
-        assert seed not in range(options.get("random_state", 0), options.get("random_state", 0) + run.SUBSETS)
-        return left.pop(0)
-
-    monkeypatch.setattr(run, "judge", judged)
-    settings = Settings(**{"method": "cg", "subset": 300, "steps": 0, **options})
+def trained(monkeypatch, judged, **options):
+    """What training finds with these densities, passed one after the other, and how many were."""
+    left = list(judged)
+    monkeypatch.setattr(run, "judge", lambda point, problem, seed: Judgement(left.pop(0), 1.0))
+    settings = Settings(**{"method": "cg", "subset": 300, "steps": 0, "subset_iterations": 5, **options})
     found = train(START, problem(), training_of(settings), PAPER)
-    return float(found.hyperparameters.noise.value), len(judgements) - len(left)
+    return found, len(judged) - len(left)
 
 
-GOOD, BAD, WORSE = Judgement(-1.0, 1.0), Judgement(-5.0, 9.0), Judgement(-6.0, 12.0)
-
-
-def test_a_subset_that_speaks_for_all_rows_is_the_only_one(monkeypatch):
-    assert trained(monkeypatch, [GOOD])[1] == 1
-
-
-def test_another_subset_is_asked_where_one_is_too_sure(monkeypatch):
-    second, looks = trained(monkeypatch, [BAD, GOOD])
-    assert looks == 2
-    assert second == trained(monkeypatch, [GOOD], random_state=1)[0]
-
-
-def test_of_subsets_that_are_all_too_sure_the_likeliest_is_taken(monkeypatch):
-    noise, looks = trained(monkeypatch, [WORSE, BAD, WORSE])
+def test_the_point_that_predicts_better_is_taken(monkeypatch):
+    subset, looks = trained(monkeypatch, [2.0, 1.0, 0.0])
+    neighbours, _ = trained(monkeypatch, [1.0, 2.0, 0.0])
     assert looks == 3
-    assert noise == trained(monkeypatch, [GOOD], random_state=1)[0]
+    values = [float(found.hyperparameters.noise.value) for found in (subset, neighbours)]
+    assert values[0] != values[1]
+    assert [step.stage for step in neighbours.history][-1] == "neighbours"
+
+
+def test_lengthscales_are_shortened_for_as_long_as_predictions_gain(monkeypatch):
+    as_they_are, _ = trained(monkeypatch, [2.0, 1.0, 0.0])
+    shortened, looks = trained(monkeypatch, [2.0, 1.0, 3.0, 4.0, 4.0])
+    assert looks == 5
+    before, after = (found.hyperparameters.kernel.kernel.lengthscale for found in (as_they_are, shortened))
+    torch.testing.assert_close(after, before * run.SHORTER**2)
+
+
+def test_densities_that_are_no_numbers_shorten_nothing(monkeypatch):
+    assert trained(monkeypatch, [2.0, 1.0, float("nan")])[1] == 3
 
 
 @pytest.mark.parametrize("options", [{"subset": 0}, {"subset": N}, {"method": "cholesky"}])
 def test_all_rows_or_none_need_no_judgement(monkeypatch, options):
-    assert trained(monkeypatch, [], subset_iterations=2, **options)[1] == 0
+    assert trained(monkeypatch, [], **{"subset_iterations": 2, **options})[1] == 0
 
 
 def test_rows_are_looked_at_by_the_seed_alone():

@@ -186,9 +186,9 @@ def test_ctrl_c_in_the_exact_stage_leaves_its_best():
     assert found.weights is None
 
 
-def test_without_steps_the_subset_decides():
+def test_without_steps_the_exact_stage_decides():
     found = run(subset=100, steps=0)
-    assert {step.stage for step in found.history} == {"subset"}
+    assert {step.stage for step in found.history} == {"subset", "neighbours"}
     assert found.weights is None
     assert found.method == "cg"
 

@@ -7,11 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from halfgp.backends.reference import leaf_value, scaled_features
+from halfgp.backends.reference import scaled_features
 from halfgp.data import ArrayLike, as_points
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel, Leaf
-from halfgp.kernels.leaves import profile_of
+from halfgp.kernels.leaves import leaf_value, profile_of
 from halfgp.precision import BFLOAT16, DOUBLE, HALF, SINGLE, Format
 
 Rounding = Literal["entries", "inputs", "evaluation"]

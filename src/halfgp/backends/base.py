@@ -6,6 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
 
@@ -87,6 +88,17 @@ class Backend(Protocol):
             store: hold the entries in memory, in `precision.entries`, rather than compute them each time.
             threads: how many, or None for torch's own number.
         """
+
+    def conditionals(
+        self,
+        kernel: Kernel,
+        of: Neighbourhoods,
+        *,
+        precision: Precision,
+        threads: int | None,
+        gradient: bool = False,
+    ) -> Conditionals:
+        """Rows given their neighbours, in the format of `precision.vectors` or a wider one."""
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
         """The memory of stored entries of that size; n2 is None for a square matrix."""

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from halfgp import _cpu
 from halfgp.backends.chain_rule import parameter_gradient
-from halfgp.backends.paths import plan_leaf
+from halfgp.backends.conditionals import Conditionals, Neighbourhoods
+from halfgp.backends.cpu_conditionals import engine_conditionals
+from halfgp.backends.paths import NODES, plan_leaf
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
@@ -19,7 +21,6 @@ from halfgp.kernels.program import Leaf, Program
 from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
 
 # The numbers of cpp/program.hpp.
-NODES = ("leaf", "constant", "add", "multiply")
 STORED = {HALF: 1, BFLOAT16: 2}
 STORED_NATIVE = 3
 
@@ -68,10 +69,7 @@ class CpuBackend:
         threads: int | None,
     ) -> CpuMatrix:
         """Pack the points, O(n d); if `store`, also evaluate and round the entries, O(n1 n2 d)."""
-        names = instruction_sets()
-        chosen = self.instruction_set or names[-1]
-        if chosen not in names:
-            raise InputError(f"`instruction_set` must be one of {names} on this machine; got {chosen!r}.")
+        chosen = self._chosen()
         if precision.entries is not precision.vectors and not (
             precision.vectors is SINGLE and precision.entries in STORED
         ):
@@ -80,6 +78,33 @@ class CpuBackend:
                 f" 16 bits beside single vectors; got {precision.entries.name}. Use a named precision."
             )
         return CpuMatrix(kernel, x1, x2, precision, store, threads, chosen)
+
+    def conditionals(
+        self,
+        kernel: Kernel,
+        of: Neighbourhoods,
+        *,
+        precision: Precision,
+        threads: int | None,
+        gradient: bool = False,
+    ) -> Conditionals:
+        """In the engine, a lane for each row; O(r k² (k + f)) time, invariant to the number of threads."""
+        return engine_conditionals(
+            kernel,
+            of,
+            self._chosen(),
+            precision.vectors is SINGLE,
+            threads or torch.get_num_threads(),
+            gradient,
+        )
+
+    def _chosen(self) -> str:
+        """The instruction set to use."""
+        names = instruction_sets()
+        chosen = self.instruction_set or names[-1]
+        if chosen not in names:
+            raise InputError(f"`instruction_set` must be one of {names} on this machine; got {chosen!r}.")
+        return chosen
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
         """At most: whole blocks, of a square matrix (n2 None) only those on and above the diagonal.

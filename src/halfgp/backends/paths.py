@@ -14,6 +14,7 @@ from halfgp.kernels.stationary import matern_support
 from halfgp.precision import HALF, SINGLE, Precision
 
 # The numbers of cpp/program.hpp.
+NODES = ("leaf", "constant", "add", "multiply")
 PROFILES = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic", "linear")
 EXPANSION, DIFFERENCE, FIXED_POINT = range(3)
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from halfgp.backends.chain_rule import parameter_gradient
+from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
-from halfgp.kernels.stationary import distances, matern12, matern32, matern52, rational_quadratic, rbf
+from halfgp.kernels.leaves import leaf_value
 from halfgp.precision import Precision
 
 CHUNK_BYTES = 2**26  # of temporaries beside inputs and outputs
-
-PROFILES: dict[str, Callable[[Tensor], Tensor]] = {
-    "rbf": rbf,
-    "matern12": matern12,
-    "matern32": matern32,
-    "matern52": matern52,
-}
 
 
 @dataclass(frozen=True)
@@ -43,6 +37,18 @@ class ReferenceBackend:
     ) -> ReferenceMatrix:
         """Scale and round the points; if `store`, also evaluate and round the entries."""
         return ReferenceMatrix(kernel, x1, x2, precision, store)
+
+    def conditionals(
+        self,
+        kernel: Kernel,
+        of: Neighbourhoods,
+        *,
+        precision: Precision,
+        threads: int | None,
+        gradient: bool = False,
+    ) -> Conditionals:
+        """In float64, whatever the precision."""
+        return reference_conditionals(kernel, of, gradient)
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
         """All entries, of a square matrix (n2 None) too."""
@@ -232,17 +238,6 @@ def scaled_features(leaf: Leaf, points: Sequence[Tensor]) -> list[Tensor]:
         centre = features[-1].detach().mean(dim=0)
         features = [f - centre for f in features]
     return [f * leaf.scales.to(f) for f in features]
-
-
-def leaf_value(leaf: Leaf, z1: Tensor, z2: Tensor) -> Tensor:
-    """The factor (n1, n2) of one leaf from scaled features."""
-    if leaf.profile == "linear":
-        return z1 @ z2.T
-    r = distances(z1, z2)
-    if leaf.profile == "rational_quadratic":
-        assert leaf.shape is not None
-        return rational_quadratic(r, leaf.shape.to(r))
-    return PROFILES[leaf.profile](r)
 
 
 def _tensors(program: Program) -> list[Tensor]:

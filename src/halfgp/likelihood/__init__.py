@@ -1,6 +1,7 @@
-"""The log marginal likelihood and its gradient: by Cholesky for few rows, by solves for many."""
+"""The log marginal likelihood and its gradient: by Cholesky, by neighbours or by solves."""
 
 from halfgp.likelihood.dense import DenseLikelihood, dense_likelihood, lower_kernel
+from halfgp.likelihood.neighbours import NeighbourLikelihood
 from halfgp.likelihood.stochastic import GradientEstimator
 
-__all__ = ["DenseLikelihood", "GradientEstimator", "dense_likelihood", "lower_kernel"]
+__all__ = ["DenseLikelihood", "GradientEstimator", "NeighbourLikelihood", "dense_likelihood", "lower_kernel"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel, Leaf
-from halfgp.parameters import Parameter
+from halfgp.likelihood.base import Evaluated, add_prior, gradient_by_name
 from halfgp.precision import DOUBLE, HALF, SINGLE
-from halfgp.priors import Priors, log_prior
+from halfgp.priors import Priors
 
 CHUNK = 2**19  # entries of K at a time: a few such arrays stay in the cache
 
@@ -32,7 +32,7 @@ class DenseLikelihood:
     """
 
     loss: float
-    gradient: dict[str, Tensor]
+    gradient: Mapping[str, Tensor]
     factor: Tensor
     weights: Tensor
 
@@ -73,26 +73,9 @@ def dense_likelihood(
         gradient["noise"] = by_k.trace()
     if "mean" in point.named_parameters():
         gradient["mean"] = -weights.sum(dim=0)
-    with torch.enable_grad():
-        prior = prior_weight * log_prior(point.named_parameters(), priors)
-    for name, g in _gradient(prior, point.named_parameters(), torch.ones_like(prior)).items():
-        gradient[name] = gradient[name] - g
-    loss = 0.5 * ((r * weights).sum() + q * log_det + n * q * math.log(2 * math.pi)) - prior.detach()
-    scale = 1.0 / (n * q)
-    scaled = {name: g * scale for name, g in gradient.items()}
-    return DenseLikelihood(float(loss) * scale, scaled, factor, weights)
-
-
-def _gradient(output: Tensor, parameters: dict[str, Parameter], seed: Tensor) -> dict[str, Tensor]:
-    """Of <seed, output> in every parameter, by name; zero where the output does not depend on it."""
-    leaves = {name: parameter.value for name, parameter in parameters.items()}
-    if not output.requires_grad:
-        return {name: torch.zeros_like(value) for name, value in leaves.items()}
-    found = torch.autograd.grad(output, list(leaves.values()), seed, allow_unused=True)
-    return {
-        name: torch.zeros_like(leaves[name]) if g is None else g
-        for name, g in zip(leaves, found, strict=True)
-    }
+    loss = 0.5 * ((r * weights).sum() + q * log_det + n * q * math.log(2 * math.pi))
+    found = add_prior(Evaluated(float(loss), gradient), hyperparameters, priors, prior_weight, n * q)
+    return DenseLikelihood(found.loss, found.gradient, factor, weights)
 
 
 def _kernel_gradient(kernel: Kernel, x: Tensor, by_k: Tensor) -> dict[str, Tensor]:
@@ -105,13 +88,13 @@ def _kernel_gradient(kernel: Kernel, x: Tensor, by_k: Tensor) -> dict[str, Tenso
     """
     parameters = {f"kernel.{name}": p for name, p in kernel.named_parameters()}
     with torch.enable_grad():
-        total = _gradient(kernel.diagonal(x), parameters, by_k.diagonal())
+        total = gradient_by_name(kernel.diagonal(x), parameters, by_k.diagonal())
     for rows in _chunks(len(x)):
         # What is below the diagonal counts twice; the diagonal is counted already, White included.
         seed = by_k[rows, : rows.stop].tril(rows.start - 1).mul_(2.0)
         with torch.enable_grad():
             block = _block(kernel, x, rows)
-        for name, g in _gradient(block, parameters, seed).items():
+        for name, g in gradient_by_name(block, parameters, seed).items():
             total[name] = total[name] + g
     return total
 

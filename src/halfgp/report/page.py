@@ -167,8 +167,13 @@ def _history(gp: ExactGP) -> str:
 def _losses(gp: ExactGP) -> str:
     last = gp.history[-1]
     error = f" ± {words.number(last.loss_error, 2)}" if last.loss_error > 0 else ""
-    subset = " The first stage sees a subset." if any(s.stage == "subset" for s in gp.history) else ""
-    return f"Minus the log posterior, at the end {words.number(last.loss)}{error} nats per row.{subset}"
+    stages = {step.stage for step in gp.history}
+    some = (
+        " A subset sees some rows, neighbourhoods see some rows given near ones."
+        if "subset" in stages
+        else ""
+    )
+    return f"Minus the log posterior, at the end {words.number(last.loss)}{error} nats per row.{some}"
 
 
 def _errors(e: Evaluation) -> Rows:

@@ -41,7 +41,12 @@ VARIABLES = {
     THIRD: "third",
     FOURTH: "fourth",
 }
-STAGES = {"subset": "exact, on a subset", "cholesky": "exact, on all rows", "cg": "by solves, on all rows"}
+STAGES = {
+    "subset": "exact, on a subset",
+    "neighbours": "exact, on neighbourhoods",
+    "cholesky": "exact, on all rows",
+    "cg": "by solves, on all rows",
+}
 SYMBOLS = {"outputscale": "output scale", "noise": "noise", "lengthscale": "lengthscale", "alpha": "α"}
 
 
@@ -121,7 +126,7 @@ def error_picture(mean_error: Floats, std_error: Floats | None, std: Floats) -> 
 
 def loss_picture(history: Sequence[Step]) -> str:
     """The loss by evaluation, with two standard errors where it is an estimate."""
-    colours = {"subset": SECOND, "cholesky": ACCENT, "cg": ACCENT}
+    colours = {"subset": SECOND, "neighbours": THIRD, "cholesky": ACCENT, "cg": ACCENT}
 
     def draw(axes: Axes) -> None:
         named = set()
@@ -131,7 +136,7 @@ def loss_picture(history: Sequence[Step]) -> str:
             error = np.array([2 * step.loss_error for step in steps])
             label = "_" if stage in named else STAGES.get(stage, stage)
             named.add(stage)
-            colour = colours.get(stage, THIRD)
+            colour = colours.get(stage, FOURTH)
             axes.plot(x, loss, ".-", color=colour, linewidth=1.5, markersize=4, label=label)
             if bool((error > 0).any()):  # not where it is exact, nor where nothing is known of it
                 axes.fill_between(x, loss - error, loss + error, color=colour, alpha=0.25, linewidth=0)

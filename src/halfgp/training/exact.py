@@ -1,11 +1,12 @@
-"""Exact training by L-BFGS on the dense likelihood: of all rows where they are few, of a subset before CG."""
+"""Training by L-BFGS on a likelihood with an exact gradient: of all rows, of some, or of neighbourhoods."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,9 +16,7 @@ from torch import Tensor
 
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
-from halfgp.likelihood import DenseLikelihood, dense_likelihood
 from halfgp.precision import DOUBLE
-from halfgp.priors import Priors
 from halfgp.training.history import Step, peak_memory, values_of
 
 REACH = 8.0  # how far, on the real line, a parameter may go from where it started: a factor of 3000
@@ -26,14 +25,23 @@ SOLVABLE = 100.0  # times rounding: the share of the noise that it may be
 ROOM = 10.0  # times an outputscale that is given, at least, which may be as large as its user likes
 
 
+class _Evaluated(Protocol):
+    """What a likelihood tells of a point."""
+
+    @property
+    def loss(self) -> float:
+        """Per row and target."""
+
+    @property
+    def gradient(self) -> Mapping[str, Tensor]:
+        """In every value, by name."""
+
+
 def train_exactly(
     start: Hyperparameters,
-    x: Tensor,
-    y: Tensor,
+    likelihood: Callable[[Hyperparameters], _Evaluated],
     *,
-    fixed_noise: Tensor | None,
-    priors: Priors,
-    prior_weight: float,
+    rows: int,
     stage: str,
     iterations: int,
     flat: float,
@@ -43,12 +51,9 @@ def train_exactly(
 
     Args:
         start: where to begin.
-        x: points (n, d), float64.
-        y: targets (n, q), float64.
-        fixed_noise: (n,) or None.
-        priors: of the hyperparameters.
-        prior_weight: see `dense_likelihood`.
-        stage: "cholesky" for all rows, "subset" for some.
+        likelihood: a loss with its gradient, or an InputError where it has none.
+        rows: that the point is for, all of them.
+        stage: "cholesky" for all rows, "subset" or "neighbours" for some.
         iterations: at most.
         flat: a change of the loss per row, in an iteration, that ends it.
         observe: called with every evaluation; whatever it raises ends the training.
@@ -58,12 +63,6 @@ def train_exactly(
     """
     if iterations == 0:
         return start, math.nan
-
-    def likelihood(point: Hyperparameters) -> DenseLikelihood:
-        return dense_likelihood(
-            point, x, y, fixed_noise=fixed_noise, priors=priors, prior_weight=prior_weight
-        )
-
     coordinates = Coordinates(start)
     origin = coordinates.vector(start)
     search = _Search(coordinates, likelihood, stage, observe, origin)
@@ -72,21 +71,19 @@ def train_exactly(
         origin.numpy(),
         jac=True,
         method="L-BFGS-B",
-        bounds=_bounds(start, origin, fixed_noise, len(x) / prior_weight),
+        bounds=_bounds(start, origin, rows),
         options={"maxiter": iterations, "ftol": flat},
     )
     return coordinates.point(search.best), search.lowest
 
 
-def _bounds(
-    start: Hyperparameters, origin: Tensor, fixed_noise: Tensor | None, rows: float
-) -> list[tuple[float, float]]:
+def _bounds(start: Hyperparameters, origin: Tensor, rows: int) -> list[tuple[float, float]]:
     """How far each coordinate may go; a mean, which has no scale of its own, anywhere.
 
     An outputscale goes no further than double can solve all rows with, at the least noise: of functions
     without noise the likelihood knows no end to it.
     """
-    least = start.noise.lower if fixed_noise is None and start.noise is not None else 0.0
+    least = 0.0 if start.noise is None else start.noise.lower
     solvable = least / (SOLVABLE * rows * DOUBLE.eps)
     bounds: list[tuple[float, float]] = []
     for name, parameter in start.named_parameters().items():
@@ -105,7 +102,7 @@ class _Search:
     """The function that is minimised, and the best point (p,) that it was evaluated at."""
 
     coordinates: Coordinates
-    likelihood: Callable[[Hyperparameters], DenseLikelihood]
+    likelihood: Callable[[Hyperparameters], _Evaluated]
     stage: str
     observe: Callable[[Step, Hyperparameters], object]
     best: Tensor

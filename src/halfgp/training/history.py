@@ -17,7 +17,7 @@ class Step:
     """What one evaluation of the likelihood showed.
 
     Attributes:
-        stage: "subset", "cholesky" or "cg".
+        stage: "subset", "neighbours", "cholesky" or "cg".
         index: from 0 within the stage.
         loss: minus the log posterior density, per row and target; in stage "cg" estimated.
         loss_error: its standard error; 0 where it is exact.

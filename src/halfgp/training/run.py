@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from halfgp.hyperparameters import Coordinates, Hyperparameters
+from halfgp.likelihood import DenseLikelihood, NeighbourLikelihood, dense_likelihood
 from halfgp.planner import choose_method
 from halfgp.priors import Priors
 from halfgp.problem import Problem
@@ -21,9 +22,13 @@ from halfgp.training.stochastic import State, StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
 QUIET = 1e-3  # of the noise, for a second start
-SUBSETS = 3  # at most, where one does not speak for all rows
-# Changes of the loss per row that end a search: of all rows; of a subset, which knows no better; of a start.
-FLAT_WHOLE, FLAT_SUBSET, FLAT_START = 1e-5, 1e-4, 1e-3
+NEIGHBOURS = 60  # that a row is given
+NEIGHBOUR_ROWS = 4000  # whose densities are taken
+SHORTER, SHORTENINGS = 0.8, 5  # lengthscales, at a time and at most
+ROUNDS = (15, 20, 30)  # iterations, each with neighbours in the metric that the last one found
+# Changes of the loss per row that end a search: of all rows; of neighbourhoods among them; of a subset, which
+# knows no better; of a start.
+FLAT_WHOLE, FLAT_NEIGHBOURS, FLAT_SUBSET, FLAT_START = 1e-5, 1e-5, 1e-4, 1e-3
 Observer = Callable[[Step, Hyperparameters], object]
 logger = logging.getLogger("halfgp")
 
@@ -84,7 +89,8 @@ class _Run:
         self._start, self._problem, self._settings, self._priors = start, problem, settings, priors
         self._checkpoint, self._observer = checkpoint, observe
         self._history: list[Step] = []
-        self._best: tuple[float, Hyperparameters] | None = None  # of the exact stage
+        self._best: tuple[float, Hyperparameters] | None = None  # of the exact stage so far
+        self._found: Hyperparameters | None = None  # by a part of it that is done
         self._coordinates = Coordinates(start, softplus=settings.softplus)
 
     def run(self) -> Trained:
@@ -103,7 +109,9 @@ class _Run:
         except KeyboardInterrupt:
             interrupted = True
             logger.warning("interrupted: going on with the hyperparameters found so far")
-            if stochastic is None and self._best is not None:
+            if stochastic is None and self._found is not None:
+                point = self._found
+            elif stochastic is None and self._best is not None:
                 point = self._best[1]
         if stochastic is not None:
             point, weights = stochastic.hyperparameters, stochastic.weights
@@ -115,33 +123,62 @@ class _Run:
         return "" if self._checkpoint is None else str(self._checkpoint.path)
 
     def _exactly(self, method: str) -> Tensor:
-        """The point (p,) where the exact stage ends: all of it with Cholesky, a subset before CG."""
+        """The point (p,) where the exact stage ends: of all rows with Cholesky, of some before CG."""
         rows, seed = self._problem.rows, self._settings.seed
         size = rows if method == "cholesky" else min(self._settings.subset, rows)
         point = self._climb(size, seed)
         if 0 < size < rows and self._settings.subset_iterations:
-            point = self._that_holds_for_all(point, size)
+            self._found = point
+            point = self._better(point, self._among_neighbours())
         vector = self._coordinates.vector(point)
         self._save(vector, None)
         return vector
 
-    def _that_holds_for_all(self, point: Hyperparameters, size: int) -> Hyperparameters:
-        """This point, or another subset's, where all rows say that this one is far too sure of itself."""
-        seed = self._settings.seed
-        unseen = seed + SUBSETS  # drawn apart from every subset, which may speak well of its own rows
-        best, found = point, judge(point, self._problem, unseen)
-        for another in range(seed + 1, seed + SUBSETS):
-            if not found.too_sure:
+    def _better(self, *points: Hyperparameters) -> Hyperparameters:
+        """The one from which rows that are left out are predicted best, with lengthscales that suit them.
+
+        Data are denser than any part of them, and show what is shorter than its spacing: all lengthscales
+        together are shortened for as long as predictions gain.
+        """
+        seed = self._settings.seed + 1  # drawn apart from the subset, which may speak well of its own rows
+        judged = [judge(point, self._problem, seed).log_density for point in points]
+        logger.info("log densities of rows left out: subset %.4f, neighbours %.4f", *judged)
+        best = max(judged)
+        point = points[judged.index(best)]
+        for _ in range(SHORTENINGS):
+            shorter = point.stretched(SHORTER)
+            density = judge(shorter, self._problem, seed).log_density
+            if not density > best:
                 break
-            logger.info(
-                "squared leave-one-out residuals are %.1f times their variances: training on another subset",
-                found.excess,
+            logger.info("log density %.4f with lengthscales times %g", density, SHORTER)
+            point, best = shorter, density
+        return point
+
+    def _among_neighbours(self) -> Hyperparameters:
+        """The best point for neighbourhoods among all rows, renewed as the lengthscales move.
+
+        From the start, not from a subset's end: what a subset took for irrelevant has no gradient any more.
+        """
+        point = self._start
+        for iterations in ROUNDS:
+            likelihood = NeighbourLikelihood.around(
+                point,
+                self._problem,
+                rows=NEIGHBOUR_ROWS,
+                neighbours=NEIGHBOURS,
+                seed=self._settings.seed,
+                priors=self._priors,
             )
-            point = self._climb(size, another)
-            judged = judge(point, self._problem, unseen)
-            if judged.log_density > found.log_density:
-                best, found = point, judged
-        return best
+            point, _ = train_exactly(
+                point,
+                likelihood,
+                rows=self._problem.rows,
+                stage="neighbours",
+                iterations=min(iterations, self._settings.subset_iterations),
+                flat=FLAT_NEIGHBOURS,
+                observe=self._observe_exact,
+            )
+        return point
 
     def _climb(self, wanted: int, seed: int) -> Hyperparameters:
         """The best point that so many rows, drawn by a seed, know."""
@@ -159,14 +196,22 @@ class _Run:
         """The best point that so many rows know from there, and its loss."""
         problem = self._problem
         some = problem if size == problem.rows else problem.subset(size, seed)
+
+        def likelihood(point: Hyperparameters) -> DenseLikelihood:
+            return dense_likelihood(
+                point,
+                some.x,
+                some.y,
+                fixed_noise=some.fixed_noise,
+                priors=self._priors,
+                prior_weight=some.rows / problem.rows,
+            )
+
         flat = FLAT_WHOLE if size == problem.rows else FLAT_SUBSET
         return train_exactly(
             start,
-            some.x,
-            some.y,
-            fixed_noise=some.fixed_noise,
-            priors=self._priors,
-            prior_weight=some.rows / problem.rows,
+            likelihood,
+            rows=problem.rows,
             stage="cholesky" if size == problem.rows else "subset",
             iterations=self._settings.subset_iterations,
             flat=flat if last else FLAT_START,

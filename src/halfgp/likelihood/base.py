@@ -1,0 +1,52 @@
+"""What training climbs: a loss with its gradient, and the prior that is part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.parameters import Parameter
+from halfgp.priors import Priors, log_prior
+
+
+class Evaluated(NamedTuple):
+    """A loss at a point, and its gradient in every value, by name."""
+
+    loss: float
+    gradient: Mapping[str, Tensor]
+
+
+def add_prior(
+    found: Evaluated, point: Hyperparameters, priors: Priors, weight: float, count: int
+) -> Evaluated:
+    """Minus the log posterior density, per row and target, from minus the log likelihood.
+
+    Args:
+        found: of all rows and targets.
+        point: where.
+        priors: of the hyperparameters.
+        weight: of the prior; n / N on n of N rows, so that it weighs what it weighs against all of them.
+        count: rows times targets.
+    """
+    leaf = point.detached(requires_grad=True)
+    with torch.enable_grad():
+        prior = weight * log_prior(leaf.named_parameters(), priors)
+    by_prior = gradient_by_name(prior, leaf.named_parameters(), torch.ones_like(prior))
+    gradient = {name: (g - by_prior[name]) / count for name, g in found.gradient.items()}
+    return Evaluated((found.loss - float(prior.detach())) / count, gradient)
+
+
+def gradient_by_name(output: Tensor, parameters: Mapping[str, Parameter], seed: Tensor) -> dict[str, Tensor]:
+    """Of <seed, output> in every parameter, by name; zero where the output does not depend on it."""
+    leaves = {name: parameter.value for name, parameter in parameters.items()}
+    if not output.requires_grad:
+        return {name: torch.zeros_like(value) for name, value in leaves.items()}
+    found = torch.autograd.grad(output, list(leaves.values()), seed, allow_unused=True)
+    return {
+        name: torch.zeros_like(leaves[name]) if g is None else g
+        for name, g in zip(leaves, found, strict=True)
+    }
