@@ -23,7 +23,7 @@ from halfgp.errors import FileError
 from halfgp.persistence import write_file
 from halfgp.solvers import Status
 from halfgp.solvers.recurrence import Recurrence
-from halfgp.solvers.state import packed, unpacked
+from halfgp.solvers.state import State, packed, unpacked
 
 Solve = Callable[..., SolveResult]
 HARD = torch.logspace(-7, 0, 120, dtype=torch.float64)
@@ -187,6 +187,34 @@ def test_a_basis_that_outgrows_its_memory(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(KeyboardInterrupt):
             solve(checkpoint=kept(tmp_path / "solve"), callback=interrupted_at(iteration))
     check_equal(solve(checkpoint=kept(tmp_path / "solve")), whole)
+
+
+class Watching(SolveCheckpoint):
+    """Sees to it that an iteration changes nothing in the state before it."""
+
+    def take(self, state: State) -> None:
+        self.check()
+        tensors: dict[str, torch.Tensor] = {}
+        header = json.dumps(packed(state, "s", tensors))
+        self.before = state, header, {name: tensor.clone() for name, tensor in tensors.items()}
+
+    def check(self) -> None:
+        if hasattr(self, "before"):
+            state, header, copies = self.before
+            tensors: dict[str, torch.Tensor] = {}
+            assert json.dumps(packed(state, "s", tensors)) == header
+            for name, tensor in tensors.items():
+                assert tensor.equal(copies[name]) or bool(copies[name].isnan().any()), name
+
+
+# A window's newest residual takes the place of the oldest, of which the state has a copy.
+@pytest.mark.parametrize(
+    "solve", [solve for solve in SOLVES if solve is not forgetful], ids=lambda solve: solve.__name__
+)
+def test_an_iteration_does_not_reach_into_the_state_before_it(solve: Solve, tmp_path: Path) -> None:
+    watching = Watching(tmp_path / "solve", "these")
+    check_equal(solve(checkpoint=watching), solve())
+    watching.check()
 
 
 def lines_of_solvers(limit: float) -> tuple[Callable[..., Any], list[int]]:
