@@ -28,7 +28,7 @@ class SolveCheckpoint:
 
     The file is written by the clock, whole or not at all, and when Ctrl-C ends a solve: as it was after its
     last whole iteration. Where it cannot be written the log says so, and the solve goes on. It holds every
-    earlier residual that the solve does: up to a gibibyte.
+    earlier residual that the solve does, up to a gibibyte, and stays: who needs it no more removes it.
 
     Args:
         path: of the file.
@@ -42,9 +42,7 @@ class SolveCheckpoint:
         self, path: FilePath, about: str, *, interval: float = INTERVAL, share: float = SHARE
     ) -> None:
         self._path, self._about, self._interval, self._share = Path(path), about, interval, share
-        self._stored: list[tuple[str, State]] | None = (
-            None  # what is left of the file; None before it is read
-        )
+        self._stored: list[tuple[str, State]] | None = None  # by fingerprint; None before the file is read
         self._done: list[tuple[str, State]] = []
         self._current = ""
         self._latest: State | None = None  # of the current solve, since it was begun here

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Names to tensors, integers, booleans, texts, None, and lists and states of those; and to tuples of many small
-# tensors of one dtype. It is cheap to take after every iteration, for tensors (n, t) are not copied: a solve
-# replaces them, and never changes them in place.
+# Names to tensors, integers, booleans, texts, None, and lists and states of those; and to tuples of many
+# small tensors of one dtype. To take one after every iteration is cheap, for tensors (n, t) are not copied: a
+# solve replaces them, and never changes them in place.
 State = dict[str, Any]
 
 
