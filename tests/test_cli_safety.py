@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contracts.commands import json_of, make_rows, run
+from contracts.commands import flat, json_of, make_rows, run
+from contracts.textbook import points, targets
 
 import halfgp
 import halfgp.model
@@ -50,6 +51,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("fit", "link.csv", "-t", "power", "-o", "../{here}/train.csv"), "is the file `link.csv`"),
         (("fit", "train.csv", "-t", "power", "-o", "n", "--checkpoint", "n"), "is the file `n`"),
         (("fit", "train.csv", "-t", "power", "-o", "n", "--checkpoint", "train.csv"), "overwrite"),
+        (("fit", "train.csv", "-t", "power", "-o", "n.solve", "--checkpoint", "n"), "overwrite"),
         (("fit", "train.csv", "-t", "power", "-o", "locked.csv"), "read-only"),
         (("fit", "train.csv", "-t", "power", "-o", "/dev/null"), "not a regular file"),
         (("predict", "m", "test.csv", "-o", "test.csv"), "overwrite"),
@@ -128,6 +130,66 @@ def test_ctrl_c_in_the_final_solve_says_how_to_go_on(
     with stopped(KeyboardInterrupt()):
         error = json_of(*arguments, "--no-checkpoint", code=130)["error"]
     assert error == "Interrupted: no model was written."
+
+
+# Ctrl-C comes soon after an iteration of the last solve that the first argument names: in a product, mostly.
+IN_THE_SOLVE = """
+import os, signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from halfgp.cli import main
+from halfgp.model import ExactGP
+
+at = int(sys.argv.pop(1))
+seen = []
+
+def observe(self, iteration, residuals):
+    seen.append(iteration)
+    if iteration == at:
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+ExactGP._observe_solve = observe
+try:
+    main()
+finally:
+    print("iterations", *seen, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_final_solve_keeps_it(tmp_path: Path) -> None:
+    x, new = points(3500), points(30, seed=9)
+    names = dict(zip("abc", x.numpy().T, strict=True))
+    write_table(tmp_path / "train.csv", {**names, "y": targets(x, noise=1e-6)[:, 0].numpy()})
+    write_table(tmp_path / "new.csv", dict(zip("abc", new.numpy().T, strict=True)))
+    how = shlex.split("--kernel matern52 --noise-floor 1e-7 --subset 100 --variance local --threads 1")
+
+    def fit(output: str, at: int) -> tuple[int, str, list[int]]:
+        arguments = ["fit", tmp_path / "train.csv", "-t", "y", "-o", tmp_path / output, *how]
+        command = [sys.executable, "-c", IN_THE_SOLVE, *map(str, [at, *arguments])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        said, _, seen = done.stderr.rpartition("iterations")
+        assert "Traceback" not in said
+        return done.returncode, flat(said), list(map(int, seen.split()))
+
+    code, _, whole = fit("whole", 0)
+    assert code == 0
+    for k, at in enumerate((10, 30)):
+        code, said, seen = fit("m", at)
+        assert code == 130
+        assert at <= seen[-1] < whole[-1]
+        assert "Interrupted: no model was written. The training so far is in" in said
+        assert f", and the solve in {tmp_path / 'm.checkpoint.solve'}: the same command goes on" in said
+        assert (seen[0] > 1) == (k > 0)
+    last = seen[-1]
+    code, said, seen = fit("m", 0)
+    assert code == 0
+    assert "Resuming" in said
+    assert seen[0] in (last, last + 1)  # the one that was under way
+    assert seen[-1] == whole[-1]
+    assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "new.csv", "whole", "m"}
+    for model in ("whole", "m"):
+        run("predict", tmp_path / model, tmp_path / "new.csv", "-o", tmp_path / f"{model}.csv", "--error")
+    assert (tmp_path / "whole.csv").read_bytes() == (tmp_path / "m.csv").read_bytes()
 
 
 def test_a_full_disk_at_the_last_write_loses_nothing(

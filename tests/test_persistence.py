@@ -727,6 +727,7 @@ def test_fingerprints_differ_where_anything_does() -> None:
     assert len({fingerprint(*part) for part in parts}) == len(parts)
     assert fingerprint(x.reshape(2, 3).T) == fingerprint(x.reshape(2, 3).T.contiguous())
     assert fingerprint(torch.zeros(3).requires_grad_()) == fingerprint(torch.zeros(3))
+    assert fingerprint(torch.zeros(()).expand(1)) == fingerprint(torch.zeros(1))
     assert len(fingerprint()) == 64
     with pytest.raises(InputError, match="A fingerprint is of tensors and JSON values; got <object"):
         fingerprint(object())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
     from halfgp.priors import Gamma, LogNormal, Overall
     from halfgp.solvers import (
+        SolveCheckpoint,
         SolveResult,
         alternating_projection,
         cg,
@@ -42,6 +43,7 @@ __all__ = [
     "Precision",
     "RandomlyPivotedCholesky",
     "RationalQuadratic",
+    "SolveCheckpoint",
     "SolveResult",
     "White",
     "__version__",
@@ -64,7 +66,7 @@ _NAMES = {
     "precision": "Precision",
     "preconditioners": "Nystrom PivotedCholesky RandomlyPivotedCholesky",
     "priors": "Gamma LogNormal Overall",
-    "solvers": "SolveResult alternating_projection cg lanczos log_determinant minres refine",
+    "solvers": "SolveCheckpoint SolveResult alternating_projection cg lanczos log_determinant minres refine",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -196,8 +196,8 @@ class ExactGP:
             noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
 
         Ctrl-C ends the training with what was found so far. With a `checkpoint`, a fit that was interrupted
-        or killed goes on where it was, and ends with the same bits: after the training, with the last solve.
-        The file stays until the model is saved. A fit that fails changes nothing here.
+        or killed goes on where it was, in training or in the last solve, and ends with the same bits. Its
+        files stay until the model is saved. A fit that fails changes nothing here.
         """
         began = time.perf_counter()
         settings = self.settings.check()
@@ -217,8 +217,11 @@ class ExactGP:
             by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
             calibrate = settings.calibrate and by_subset and settings.subset_iterations > 0
             conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
+            point, solves = trained.hyperparameters, None
+            if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training
+                solves = checkpoint.solves(point, conditioning.recipe)
             self.posterior = condition(
-                problem, trained.hyperparameters, conditioning, trained.weights, self._observe_solve
+                problem, point, conditioning, trained.weights, self._observe_solve, solves
             )
         self.x_scale, self.y_scale, self._squeeze = x_scale, y_scale, rows.single
         self.history = trained.history

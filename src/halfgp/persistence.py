@@ -47,7 +47,7 @@ _DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 )
 
-Kind = Literal["model", "checkpoint"]
+Kind = Literal["model", "checkpoint", "solve"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Stored:
     """What a file holds, checked as a file but not yet for its fields.
 
     Attributes:
-        kind: "model" or "checkpoint".
+        kind: "model", "checkpoint" or "solve".
         version: the version of the format it was written in.
         header: JSON.
         tensors: on the CPU, in memory of their own.
@@ -72,7 +72,7 @@ def write_file(path: FilePath, kind: Kind, header: Mapping[str, Any], tensors: M
 
     Args:
         path: where to; see `replacing`.
-        kind: "model" or "checkpoint".
+        kind: "model", "checkpoint" or "solve".
         header: JSON, without NaN and infinities.
         tensors: dense tensors on any device, real or boolean.
     """
@@ -161,6 +161,7 @@ def fingerprint(*parts: object) -> str:
     for part in parts:
         if isinstance(part, Tensor):
             flat = part.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+            flat = flat.as_strided(flat.shape, (1,))  # one number that was expanded has a stride of 0
             label, data = f"{part.dtype} {list(part.shape)}", flat.view(torch.uint8).numpy().data
         else:
             try:

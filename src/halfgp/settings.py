@@ -98,7 +98,8 @@ class Settings:
         device: where to compute.
         threads: of kernel products, training and solves; None follows torch.
         memory_limit: bytes, or text such as "2GB"; None for what the machine has.
-        checkpoint: path of a file that a killed fit resumes from; it stays until the model is saved.
+        checkpoint: path of a file that a killed fit resumes from; it stays until the model is saved. Beside
+            it, with ".solve" after its name, stands that of a last solve of more than a minute.
         callbacks: called as callback(step, hyperparameters) after every step; one that has a method
             solving(iteration, residual) also hears of the solve that predictions rest on.
         progress: show a progress bar.

@@ -27,6 +27,7 @@ from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scor
 from halfgp.scores import Scores, score
 from halfgp.settings import Settings
 from halfgp.tables import Floats
+from halfgp.training import solve_path
 
 SHOWN = 20  # features in the table
 
@@ -76,8 +77,8 @@ def run(
 
     An earlier file at the output is replaced once the new one is complete. Ctrl-C ends the training, saves
     the best model so far and exits with 130; a second one, in the final solve, saves none. A run that was
-    killed or interrupted resumes from its checkpoint when the same command is given again, and does not train
-    again what was trained.
+    killed or interrupted resumes from its checkpoint when the same command is given again, in its training or
+    in the final solve; the state of that is beside it in a file that ends with .solve, of a gigabyte or so.
     """
     if checkpoint is not None and no_checkpoint:
         raise InputError("Give one of `--checkpoint` and `--no-checkpoint`.")
@@ -85,6 +86,7 @@ def run(
     kept = None if no_checkpoint else checkpoint or output.with_name(output.name + ".checkpoint")
     if kept is not None:
         check_output(kept, [data, output])
+        check_output(solve_path(kept), [data, output])
     if threads is not None:
         torch.set_num_threads(threads)
     dialect = options.dialect(header, delimiter, decimal)
@@ -148,7 +150,11 @@ def _kept(checkpoint: Path | None, how: str = "the same command") -> str:
     """How to go on after a fit that came to no model, or not to the best."""
     if checkpoint is None or not checkpoint.exists():
         return ""
-    return f"The training so far is in {checkpoint}: {how} goes on from there."
+    solve = solve_path(checkpoint)
+    what = f"The training so far is in {checkpoint}"
+    if solve.exists():
+        what += f", and the solve in {solve}"
+    return f"{what}: {how} goes on from there."
 
 
 def _split(y: Floats, fraction: float, seed: int) -> tuple[Any, Any]:

@@ -32,7 +32,7 @@ from halfgp.prediction.equations import Equations
 from halfgp.prediction.posterior import Posterior, UnsolvedWarning
 from halfgp.prediction.variances import Variances
 from halfgp.problem import Problem
-from halfgp.solvers import Callback, SolveResult, cg
+from halfgp.solvers import Callback, SolveCheckpoint, SolveResult, cg
 from halfgp.solvers.base import EARLIER
 
 PROBE_TOL = 0.05  # what CG has not found of a probe yet only lowers the trace, and so the correction
@@ -84,6 +84,7 @@ def condition(
     conditioning: Conditioning,
     start: Tensor | None = None,
     observe: Callback | None = None,
+    checkpoint: SolveCheckpoint | None = None,
 ) -> Posterior:
     """Solve for the weights, from `start` (n, q) where there is one.
 
@@ -93,6 +94,7 @@ def condition(
         conditioning: how.
         start: of the solve.
         observe: called as observe(iteration, residuals) in every iteration, with those of the targets (q,).
+        checkpoint: of the solves, whose routes and rounds follow from the arguments: they are found by order.
 
     Raises:
         UnsolvedError: no route led to predictions whose numerical error is small beside their deviations, and
@@ -104,7 +106,8 @@ def condition(
     for route in ways:
         equations = Equations(problem, hyperparameters, route, conditioning.recipe)
         try:
-            found = _Route(equations, conditioning, observe).follow(start, last=route == ways[-1])
+            way = _Route(equations, conditioning, observe, checkpoint)
+            found = way.follow(start, last=route == ways[-1])
         except InputError as error:  # not positive definite in the format of the factor
             if route == ways[-1] and best is None:
                 raise
@@ -127,8 +130,15 @@ def condition(
 class _Route:
     """One way to the weights."""
 
-    def __init__(self, equations: Equations, conditioning: Conditioning, observe: Callback | None) -> None:
+    def __init__(
+        self,
+        equations: Equations,
+        conditioning: Conditioning,
+        observe: Callback | None,
+        checkpoint: SolveCheckpoint | None,
+    ) -> None:
         self._equations, self._conditioning, self._observe = equations, conditioning, observe
+        self._checkpoint = checkpoint
         self._variances = Variances(equations, conditioning.neighbours)
         self._products = equations.precision  # of means; in double from the second round on
         self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
@@ -230,6 +240,7 @@ class _Route:
             error_tol=[error_tol] * q + [math.inf] * others,
             max_iterations=conditioning.max_iterations,
             callback=None if observe is None else lambda i, residuals: observe(i, residuals[:q]),
+            checkpoint=self._checkpoint,
             warn=False,  # another route may do
         )
 

@@ -3,6 +3,7 @@
 from halfgp.solvers.alternating import alternating_projection
 from halfgp.solvers.base import Climb, ConvergenceWarning, SolveResult, Status
 from halfgp.solvers.cg import cg
+from halfgp.solvers.checkpoint import SolveCheckpoint
 from halfgp.solvers.controller import Callback
 from halfgp.solvers.lanczos import LanczosResult, lanczos
 from halfgp.solvers.minres import minres
@@ -15,6 +16,7 @@ __all__ = [
     "ConvergenceWarning",
     "LanczosResult",
     "LogDeterminant",
+    "SolveCheckpoint",
     "SolveResult",
     "Status",
     "alternating_projection",

@@ -11,6 +11,7 @@ from torch import Tensor
 from halfgp.data import Vectors, binary_scale
 from halfgp.solvers.base import SolveResult, Status, worst
 from halfgp.solvers.ladder import Ladder
+from halfgp.solvers.state import State, with_columns
 from halfgp.solvers.system import column_major, rung_name
 
 
@@ -67,10 +68,18 @@ class Best:
         # Within the tolerance the latest is the best: each iteration comes nearer in the norm of A, though
         # residuals may grow on the way.
         better = (relative < self.relative[columns]) | (relative <= tol)
-        self.x[:, columns] = torch.where(better, trial, self.x[:, columns])
-        self.r[:, columns] = torch.where(better, r, self.r[:, columns])
+        self.x = with_columns(self.x, columns, torch.where(better, trial, self.x[:, columns]))
+        self.r = with_columns(self.r, columns, torch.where(better, r, self.r[:, columns]))
         self.relative[columns] = torch.where(better, relative, self.relative[columns])
         return r, relative
+
+    def state(self) -> State:
+        """What a solve changes."""
+        return {"x": self.x, "r": self.r, "relative": self.relative.clone()}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self.x, self.r, self.relative = state["x"], state["r"], state["relative"]
 
     def forget(self) -> None:
         """Whatever is looked at next is better: for a start that the caller wants, however bad."""
@@ -94,7 +103,10 @@ class Best:
         endings = [ending] * len(self.norms) if isinstance(ending, Status) else list(ending)
         for j in (~(self.x * self.scale).isfinite().all(dim=0)).nonzero().flatten().tolist():
             # Solved, but beyond the range of double: nothing is returned for it.
-            self.x[:, j], self.r[:, j], self.relative[j] = 0.0, self.b[:, j], 1.0
+            column = torch.tensor([j])
+            self.x = with_columns(self.x, column, torch.zeros_like(self.b[:, column]))
+            self.r = with_columns(self.r, column, self.b[:, column])
+            self.relative[j] = 1.0
             endings[j] = Status.NONFINITE
             short = self.failing if short is None else short
             short[j] = True

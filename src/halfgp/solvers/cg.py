@@ -17,10 +17,11 @@ from halfgp.precision import Precision
 from halfgp.preconditioners import Preconditioner, PreconditionerConfig
 from halfgp.solvers.advice import advice
 from halfgp.solvers.base import ConvergenceWarning, SolveResult, check_tolerance
+from halfgp.solvers.checkpoint import SolveCheckpoint
 from halfgp.solvers.controller import Callback, Controller, Options
 from halfgp.solvers.ladder import Ladder
 from halfgp.solvers.reorthogonalise import window_of
-from halfgp.solvers.system import System, as_system
+from halfgp.solvers.system import System, as_system, rung_name
 
 
 def cg(
@@ -38,6 +39,7 @@ def cg(
     precision: str | Precision = "auto",
     residual_precision: str | Precision = "double",
     callback: Callback | None = None,
+    checkpoint: SolveCheckpoint | None = None,
     warn: bool = True,
 ) -> SolveResult:
     """Solve A x = b for a symmetric positive definite A known by its products.
@@ -66,6 +68,7 @@ def cg(
         precision: "auto" for the ladder, or one rung to stay on.
         residual_precision: of A in true residuals; "single" is enough for tolerances of 1e-3 and above.
         callback: called as callback(iteration, residuals) with the recurrence's relative residuals (t,).
+        checkpoint: where the state is kept, so that a solve that was killed goes on to the same bits.
         warn: False for a caller that looks at the status and has another way to go.
 
     Returns:
@@ -95,11 +98,16 @@ def cg(
         window,
         paper,
         callback,
+        None if checkpoint is None else checkpoint.take,
     )
     start = None if x0 is None else _start(x0, vectors, system)
     with torch.no_grad():
         controller = Controller(ladder, built, vectors.values, options)
-        controller.run(start)
+        if checkpoint is None:
+            controller.run(start)
+        else:
+            choices = [precision, residual_precision, rung_name(system.precision), type(built).__name__]
+            _run_kept(controller, checkpoint, vectors.values, start, options, list(map(str, choices)))
         result = controller.result(vectors)
     if result.converged:
         return result
@@ -107,6 +115,26 @@ def cg(
     if warn:
         warnings.warn(result.advice, ConvergenceWarning, stacklevel=2)
     return result
+
+
+def _run_kept(
+    controller: Controller,
+    checkpoint: SolveCheckpoint,
+    b: Tensor,
+    start: Tensor | None,
+    options: Options,
+    choices: list[str],
+) -> None:
+    """Run, from the state that is kept of a solve with the same arguments; what else decides are choices."""
+    counts = [options.min_iterations, options.max_iterations, options.window]
+    others = [options.inner_product, options.paper, *choices]
+    state = checkpoint.begin(b, start, options.tol, options.error_tol, counts, others)
+    try:
+        controller.run(start, state)
+    except (KeyboardInterrupt, SystemExit):
+        checkpoint.write()
+        raise
+    checkpoint.end(controller.state())
 
 
 def _tolerances(tol: float | Sequence[float], vectors: Vectors, name: str) -> Tensor:

@@ -17,11 +17,18 @@ from halfgp.solvers.energy import EnergyMonitor
 from halfgp.solvers.gap import GapMonitor
 from halfgp.solvers.ladder import CONTRACTION, DIVERGENCE, OVERTAKEN, PROGRESS, Ladder
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
+from halfgp.solvers.state import State, snapshot, with_columns
 from halfgp.solvers.system import column_major
 
 Callback = Callable[[int, Tensor], object]
 READ_EVERY = 5  # iterations between readings of the gap
 SAFETY = 1.25  # of the gap, which is read off a sample
+# Of a controller, beside its parts: what a result is made of, and what the next iteration begins with.
+IN_RESULT = ("_earlier", "_error")
+BETWEEN_ITERATIONS = (
+    *("_iterates", "_near", "_gap", "_known", "_lowest", "_low", "_iteration"),
+    *("_held", "_active", "_live", "_offending", "_corrected"),
+)
 REST = 3  # iterations that a correction on the space so far has to last, or it does not help
 
 
@@ -37,6 +44,7 @@ class Options:
     window: int | None
     paper: bool
     callback: Callback | None
+    keep: Callable[[State], object] | None = None  # called with the state before every iteration
 
 
 class Controller:
@@ -68,8 +76,45 @@ class Controller:
         self._iteration = 0
         self._monitor: GapMonitor | None = None
 
-    def run(self, x0: Tensor | None) -> None:
-        """Until every column has a verdict."""
+    def run(self, x0: Tensor | None, state: State | None = None) -> None:
+        """From x0, or from a state, until every column has a verdict."""
+        if state is None:
+            self._begin(x0)
+        else:
+            self._restore(state)
+        while len(self._open()):
+            self._decide(self._phase())
+
+    def state(self) -> State:
+        """What iterations to come depend on, or the result alone where none is to come."""
+        parts = {"best": self._best.state(), "ladder": self._ladder.state()}
+        names: tuple[str, ...] = IN_RESULT
+        if len(self._open()):
+            names += BETWEEN_ITERATIONS
+            parts |= {"energy": self._energy.state(), "recurrence": self._recurrence.state()}
+        statuses = [None if status is None else status.value for status in self._status]
+        return {
+            **{name: snapshot(getattr(self, name)) for name in names},
+            **parts,
+            "status": statuses,
+            "history": snapshot(self._history),
+        }
+
+    def _restore(self, state: State) -> None:
+        self._status = [None if status is None else Status(status) for status in state["status"]]
+        self._history = list(state["history"])
+        self._best.restore(state["best"])
+        self._ladder.restore(state["ladder"])
+        if len(self._open()):
+            self._watch()
+            self._restart()
+            self._recurrence.restore(state["recurrence"])
+            self._energy.restore(state["energy"])
+        for name in (*IN_RESULT, *BETWEEN_ITERATIONS):
+            if name in state:
+                setattr(self, name, state[name])
+
+    def _begin(self, x0: Tensor | None) -> None:
         if x0 is not None and len(self._open()):
             self._iterates = column_major(x0.double()) / self._best.scale
             self._low = self._iterates.clone()
@@ -77,13 +122,15 @@ class Controller:
             self._look()
         if not len(self._open()):
             return
+        self._watch()
+        self._ladder.start(self._monitor, self._least_residual())
+        self._restart()
+
+    def _watch(self) -> None:
+        """Draw the rows that tell the gap."""
         if self._ladder.wide.has_rows and not self._options.paper:
             self._monitor = GapMonitor(self._ladder.wide, self._best.b)
             self._energy.allow(self._monitor.perturbation(self._ladder.given))
-        self._ladder.start(self._monitor, self._least_residual())
-        self._restart()
-        while len(self._open()):
-            self._decide(self._phase())
 
     def result(self, vectors: Vectors) -> SolveResult:
         """The outcome, in the library of the right-hand side."""
@@ -135,6 +182,8 @@ class Controller:
     def _phase(self) -> str:
         """Iterate until a true residual is wanted; returns why."""
         while self._iteration < self._options.max_iterations:
+            if self._options.keep is not None:
+                self._options.keep(self.state())
             if not self._recurrence.is_finite:
                 return "nonfinite"
             self._live = self._active
@@ -183,7 +232,7 @@ class Controller:
         close &= error <= EARLIER * self._options.error_tol[self._held]
         near = close & ~self._near[self._held]
         if bool(near.any()):
-            self._earlier[:, self._held[near]] = self._recurrence.x[:, near].double()
+            self._earlier = with_columns(self._earlier, self._held[near], self._recurrence.x[:, near])
             self._near[self._held[near]] = True
         self._known = self._known.clone()
         self._known[self._held] = known
@@ -196,7 +245,7 @@ class Controller:
         lower = (likely < self._lowest[self._held]) | (likely <= self._options.tol[self._held])
         columns = self._held[lower]
         self._lowest[columns] = likely[lower]
-        self._low.T[columns] = self._recurrence.x.T[lower].double()  # whole columns, as they lie
+        self._low = with_columns(self._low, columns, self._recurrence.x.T[lower].T)
 
     def _correct(self) -> bool:
         """Solve on the space so far what its directions no longer see of the residual: no pass over A."""
@@ -212,7 +261,7 @@ class Controller:
         if bool(self._active.all()) or (not everything and 2 * int(self._active.sum()) > len(self._active)):
             return
         still = ~self._active
-        self._iterates[:, self._held[still]] = self._recurrence.x[:, still]
+        self._iterates = with_columns(self._iterates, self._held[still], self._recurrence.x[:, still])
         self._keep(self._active)
 
     def _keep(self, which: Tensor) -> None:
@@ -252,7 +301,7 @@ class Controller:
             self._iterates = self._low.clone()  # nothing is repaired there
             r, relative = self._look()
         else:
-            self._iterates[:, self._held] = self._recurrence.x
+            self._iterates = with_columns(self._iterates, self._held, self._recurrence.x)
             r, relative = self._look(self._recurrence)
         left = self._open()
         reason = ""
@@ -279,7 +328,7 @@ class Controller:
         columns = self._open()
         promising = columns[self._lowest[columns] < PROGRESS * self._best.relative[columns]]
         if len(promising):
-            self._iterates[:, promising] = self._low[:, promising]
+            self._iterates = with_columns(self._iterates, promising, self._low[:, promising])
             self._look()
         self._lowest[columns] = self._best.relative[columns]  # what it promised is known now
 

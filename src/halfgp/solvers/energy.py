@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halfgp.preconditioners import Preconditioner
+from halfgp.solvers.state import State, snapshot
 from halfgp.solvers.system import System
 
 WINDOW = 0.1  # of the iterations so far, whose gains are compared with those of as many before
@@ -56,6 +57,14 @@ class EnergyMonitor:
         """The iterates begin again elsewhere: what led there says nothing."""
         self._gains.clear()
         self._lacking.fill_(torch.inf)
+
+    def state(self) -> State:
+        """What was gained so far."""
+        return {"gains": snapshot(self._gains), "lacking": snapshot(self._lacking)}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._gains, self._lacking = list(state["gains"]), state["lacking"]
 
     def after(self, r: Tensor, gap: Tensor, columns: Tensor) -> Tensor:
         """Of iterates with the residuals (n, c), in these columns; costs one use of the preconditioner.

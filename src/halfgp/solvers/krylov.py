@@ -11,9 +11,11 @@ from torch import Tensor
 
 from halfgp.preconditioners import Preconditioner
 from halfgp.solvers.reorthogonalise import Basis
+from halfgp.solvers.state import State, snapshot
 from halfgp.solvers.system import System
 
 Doubles = NDArray[np.float64]
+LISTS = ("columns", "next", "betas", "norms")  # of a space, by step
 
 
 @dataclass
@@ -138,6 +140,22 @@ class KrylovSpace:
                 setattr(boundary, name, getattr(boundary, name)[:, columns])
             boundary.curvature, boundary.weight = boundary.curvature[columns], boundary.weight[columns]
             boundary.links = [link[columns] for link in boundary.links]
+
+    def state(self) -> State:
+        """The relation as far as it goes."""
+        boundaries = [
+            {name: snapshot(value) for name, value in vars(boundary).items()} for boundary in self._boundaries
+        ]
+        lists = {name: snapshot(getattr(self, f"_{name}")) for name in LISTS}
+        return {**lists, "boundaries": boundaries}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        for name in LISTS:
+            setattr(self, f"_{name}", list(state[name]))
+        self._boundaries = [
+            Boundary(**{**boundary, "links": list(boundary["links"])}) for boundary in state["boundaries"]
+        ]
 
     def _is_boundary(self, k: int) -> bool:
         return any(boundary.step == k for boundary in self._boundaries)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import asdict
 
 from halfgp.errors import InputError, OutOfRangeError
 from halfgp.precision import Precision
 from halfgp.solvers.base import Climb
 from halfgp.solvers.gap import GapMonitor
+from halfgp.solvers.state import State
 from halfgp.solvers.system import System, rung_name
 
 PROGRESS = 0.9  # a check that shows more of the last residual than this has stagnated
@@ -100,6 +102,19 @@ class Ladder:
                 self.climbs.append(Climb(iteration, source, self.name, reason))
                 return True
         return False
+
+    def state(self) -> State:
+        """Where it is, and how it came there."""
+        climbs = [asdict(climb) for climb in self.climbs]
+        return {"position": self._position, "passes": dict(self.passes), "climbs": climbs}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._position = state["position"]
+        self.passes = Counter(state["passes"])
+        self.climbs = [Climb(**climb) for climb in state["climbs"]]
+        if not self.fixed:
+            self.system = self.wide.with_precision(self._rungs[self._position])
 
     def _built(self, rung: Precision) -> System | None:
         """The matrix on a rung; None where its points or variances are out of the range of that format."""

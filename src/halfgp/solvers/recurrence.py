@@ -14,7 +14,10 @@ from halfgp.preconditioners import Preconditioner
 from halfgp.solvers.inner_products import Direct, InnerProduct, Log
 from halfgp.solvers.krylov import KrylovSpace
 from halfgp.solvers.reorthogonalise import Basis
+from halfgp.solvers.state import State
 from halfgp.solvers.system import System
+
+BETWEEN_STEPS = ("x", "r", "d", "_gamma", "_coefficients", "_active", "_scale")
 
 
 @dataclass(frozen=True)
@@ -194,9 +197,27 @@ class Recurrence:
         for name in ("stray", "gain", "_norm", "_gamma", "_curvature", "_coefficients", "_active", "_scale"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[..., columns])
-        for part in (self._basis, self._residuals, self._space):
-            if part is not None:
-                part.keep(columns)
+        for part in self._parts.values():
+            part.keep(columns)
+
+    def state(self) -> State:
+        """What the next step begins with; it makes the rest anew."""
+        numbers = {name: getattr(self, name) for name in BETWEEN_STEPS if hasattr(self, name)}
+        return {**numbers, **{name: part.state() for name, part in self._parts.items()}}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        for name in BETWEEN_STEPS:
+            if name in state:
+                setattr(self, name, state[name])
+        for name, part in self._parts.items():
+            part.restore(state[name])
+
+    @property
+    def _parts(self) -> dict[str, Basis | KrylovSpace]:
+        """What of earlier steps is kept."""
+        parts = {"basis": self._basis, "residuals": self._residuals, "space": self._space}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _multiply(self, d: Tensor) -> Tensor:
         if not self._scales:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from halfgp.errors import InputError
 from halfgp.precision import Format
+from halfgp.solvers.state import State
 from halfgp.solvers.system import System
 
 CHUNK = 32  # vectors per allocation
@@ -100,6 +101,31 @@ class Basis:
     def keep(self, columns: Tensor) -> None:
         """Drop all but these columns."""
         self._chunks = [chunk[columns] for chunk in self._chunks]
+
+    def state(self) -> State:
+        """The vectors, and beside them a copy of the one whose place the next may take."""
+        full = self._count >= self._capacity() > 0
+        return {
+            "filled": self._filled(),
+            "sizes": [chunk.shape[1] for chunk in self._chunks],
+            "oldest": self._slot(self._count % self._capacity()).clone() if full else None,
+            "count": self._count,
+            "window": self._window,
+            "complete": self.complete,
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._chunks = []
+        for filled, size in zip(state["filled"], state["sizes"], strict=True):
+            chunk = (
+                filled if filled.shape[1] == size else filled.new_empty(len(filled), size, filled.shape[2])
+            )
+            chunk[:, : filled.shape[1]] = filled
+            self._chunks.append(chunk)
+        self._count, self._window, self.complete = state["count"], state["window"], state["complete"]
+        if state["oldest"] is not None:
+            self._slot(self._count % self._capacity()).copy_(state["oldest"])
 
     def _capacity(self) -> int:
         return sum(chunk.shape[1] for chunk in self._chunks)

@@ -1,6 +1,6 @@
 """How hyperparameters are found: exactly on few rows, then by stochastic gradients on all of them."""
 
-from halfgp.training.checkpoint import Checkpoint
+from halfgp.training.checkpoint import Checkpoint, solve_path
 from halfgp.training.history import Step, peak_memory
 from halfgp.training.run import Trained, train
 from halfgp.training.settings import Training
@@ -11,5 +11,6 @@ __all__ = [
     "Trained",
     "Training",
     "peak_memory",
+    "solve_path",
     "train",
 ]

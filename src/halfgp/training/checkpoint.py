@@ -1,4 +1,4 @@
-"""The state of a fit on disk, so that one that was killed goes on as if it had not been."""
+"""The state of a training on disk, so that one that was killed goes on as if it had not been."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.persistence import Stored, fingerprint, read_file, write_file
 from halfgp.problem import Problem
+from halfgp.solvers import SolveCheckpoint
 from halfgp.training.history import Step
 from halfgp.training.settings import Training
 from halfgp.training.stochastic import State
@@ -119,6 +120,16 @@ class Checkpoint:
         )
         return tensors["pretrained"], earlier, state
 
+    def solves(self, point: Hyperparameters, recipe: object) -> SolveCheckpoint:
+        """Of the solves that follow the training, in a file beside this one.
+
+        Args:
+            point: where training ended.
+            recipe: of the preconditioner.
+        """
+        values = [parameter.value for parameter in point.named_parameters().values()]
+        return SolveCheckpoint(solve_path(self.path), fingerprint(self.fingerprint, *values, repr(recipe)))
+
     def finish(self) -> None:
         """Once the fit is done: another one may take its place. It stays until the model is saved."""
         with contextlib.suppress(FileError):  # the fit is done, whether that can be written down or not
@@ -129,10 +140,16 @@ class Checkpoint:
         """Once the model is saved; what another fit has put there meanwhile stays."""
         with contextlib.suppress(FileError):
             if self._wrote(read_file(self.path, "checkpoint")):
+                solve_path(self.path).unlink(missing_ok=True)
                 self.path.unlink(missing_ok=True)
 
     def _wrote(self, stored: Stored) -> bool:
         return bool(stored.header.get("fingerprint") == self.fingerprint)
+
+
+def solve_path(path: Path) -> Path:
+    """Where the solves of a fit are, whose training is there."""
+    return path.with_name(f"{path.name}.solve")
 
 
 def _step(values: dict[str, Any]) -> Step:

@@ -1,0 +1,210 @@
+"""A fit that is ended in its last solve goes on there, and ends in the bits of one that never was."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contracts.textbook import points, targets
+
+import halfgp.training.checkpoint
+from halfgp.archive import load_model, save_model
+from halfgp.errors import FileError
+from halfgp.model import ExactGP
+from halfgp.prediction import UnsolvedError
+from halfgp.solvers import SolveCheckpoint
+
+OPTIONS: dict[str, Any] = {
+    "method": "cg",
+    "subset": 150,
+    "subset_iterations": 10,
+    "steps": 0,
+    "variance": "local",
+    "threads": 1,
+    "kernel": "matern52",
+    "noise_floor": 1e-7,
+}
+X, NEW = points(1500), points(20, seed=9)
+Y = targets(X, noise=1e-6)
+
+# Kills itself, as a machine that loses its power does, in an iteration of its last solve; 0 is none.
+SCRIPT = """
+import os, signal, sys
+from functools import partial
+sys.path.insert(0, {tests!r})
+from contracts.textbook import points, targets
+import halfgp.training.checkpoint as checkpoint
+from halfgp.archive import load_model, save_model
+from halfgp.model import ExactGP
+
+class Deadly:
+    def __call__(self, step, point):
+        assert not at[1:] or at[1] == "trains", "trained again"
+
+    def solving(self, iteration, residual):
+        print(iteration, flush=True)
+        if iteration == int(at[0]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+checkpoint.SolveCheckpoint = partial(checkpoint.SolveCheckpoint, interval=0.0, share=float("inf"))
+path, at = sys.argv[1], sys.argv[2:]
+x = points(4000)
+model = ExactGP(**{options!r}, checkpoint=path, callbacks=[Deadly()]).fit(x, targets(x, noise=1e-6))
+save_model(model, path + ".model")
+"""
+
+
+class Watcher:
+    """Sees steps of training and iterations of the last solve, of which one may be the end."""
+
+    def __init__(self, at: int = 0, solve: int = 1) -> None:
+        self.steps: list[object] = []
+        self.iterations: list[int] = []
+        self._at, self._solve = at, solve
+
+    def __call__(self, step: object, point: object) -> None:
+        self.steps.append(step)
+
+    def solving(self, iteration: int, residual: float) -> None:
+        self.iterations.append(iteration)
+        if iteration == self._at and self.iterations.count(iteration) == self._solve:
+            raise KeyboardInterrupt
+
+
+def fit(path: Path | None = None, watcher: Watcher | None = None, **options: Any) -> ExactGP:
+    callbacks = [watcher or Watcher()]
+    return ExactGP(**{**OPTIONS, **options}, checkpoint=path, callbacks=callbacks).fit(X, Y)
+
+
+def check_equal(one: ExactGP, other: ExactGP) -> None:
+    assert one.posterior is not None
+    assert other.posterior is not None
+    assert torch.equal(one.posterior.weights, other.posterior.weights)
+    assert torch.equal(one.posterior.correction, other.posterior.correction)
+    for a, b in zip(one.predict(NEW, return_std=True), other.predict(NEW, return_std=True), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert one.report is not None
+    assert other.report is not None
+    for name in ("passes", "residual", "error", "scale", "route"):
+        assert getattr(one.report, name) == getattr(other.report, name), name
+
+
+@pytest.mark.slow
+def test_a_process_killed_in_its_last_solve_resumes_as_one_never_killed(tmp_path: Path) -> None:
+    script = SCRIPT.format(tests=str(Path(__file__).parent.parent), options=OPTIONS)
+
+    def run(name: str, *arguments: object) -> tuple[int, list[int]]:
+        command = [sys.executable, "-c", script, str(tmp_path / name), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, timeout=200, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
+        return done.returncode, list(map(int, done.stdout.split()))
+
+    assert run("whole", 0)[0] == 0
+    # In single before the climb, in double after it; and, as that one resumes, once more.
+    for iteration, phase in ((9, "trains"), (40, "solves"), (60, "solves")):
+        code, iterations = run("killed", iteration, phase)
+        assert code == -signal.SIGKILL
+        assert iterations[-1] == iteration
+    assert iterations[0] == 40
+    assert not (tmp_path / "killed.model").exists()
+    code, iterations = run("killed", 0, "solves")
+    assert (code, iterations[0]) == (0, 60)
+    files = {path.name for path in tmp_path.iterdir()}
+    assert files == {"whole.model", "killed.model"}  # no checkpoint is left
+    whole, killed = (load_model(tmp_path / f"{name}.model")[0] for name in ("whole", "killed"))
+    check_equal(killed, whole)
+    assert whole.posterior is not None
+    assert whole.posterior.solve.climbs
+
+
+def test_ctrl_c_in_the_last_solve_keeps_it(tmp_path: Path) -> None:
+    path, first, second = tmp_path / "c", Watcher(at=30), Watcher()
+    with pytest.raises(KeyboardInterrupt):
+        fit(path, first)
+    assert {file.name for file in tmp_path.iterdir()} == {"c", "c.solve"}
+    resumed = fit(path, second)
+    assert not second.steps
+    assert second.iterations[0] == 30
+    check_equal(resumed, fit())
+    save_model(resumed, tmp_path / "model")
+    assert {file.name for file in tmp_path.iterdir()} == {"model"}
+
+
+def test_in_a_later_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rounds before are not solved again, though their weights are where later ones start."""
+    monkeypatch.setattr("halfgp.prediction.conditioning.MARGIN", 1000.0)  # the first stops much too early
+    whole = Watcher()
+    model = fit(watcher=whole)
+    assert whole.iterations.count(1) > 1
+    path, first, second = tmp_path / "c", Watcher(at=5, solve=2), Watcher()
+    with pytest.raises(KeyboardInterrupt):
+        fit(path, first)
+    resumed = fit(path, second)
+    assert first.iterations[:-1] + second.iterations == whole.iterations
+    check_equal(resumed, model)
+
+
+@pytest.mark.parametrize("other", [{"test_tol": 1e-9}, {"random_state": 3}, {"noise": 0.3}], ids=repr)
+def test_a_solve_of_another_fit_is_not_used(
+    tmp_path: Path, other: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    path, watcher = tmp_path / "c", Watcher()
+    with pytest.raises(KeyboardInterrupt):
+        fit(path, Watcher(at=30))
+    path.unlink()
+    found = fit(path, watcher, **other)
+    assert watcher.iterations[0] == 1
+    assert "c.solve is not used" in caplog.text
+    check_equal(found, fit(**other))
+
+
+def test_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    with pytest.raises(KeyboardInterrupt):
+        fit(path, Watcher(at=30))
+    solve = tmp_path / "c.solve"
+    solve.write_bytes(solve.read_bytes()[:-50])
+    with pytest.raises(FileError, match=r"c.solve` is not a halfgp solve, or is damaged"):
+        fit(path)
+    solve.unlink()
+    check_equal(fit(path), fit())
+
+
+def test_what_was_not_solved_is_not_solved_again_for_who_insists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always = partial(SolveCheckpoint, interval=0.0, share=float("inf"))
+    monkeypatch.setattr(halfgp.training.checkpoint, "SolveCheckpoint", always)
+    path, first, second = tmp_path / "c", Watcher(), Watcher()
+    monkeypatch.setattr("halfgp.prediction.conditioning.routes", lambda *arguments: ("low rank",))
+    short = {"test_max_iterations": 12}
+    with pytest.raises(UnsolvedError):
+        fit(path, first, **short)
+    with pytest.warns(UserWarning, match="left an estimated error"):
+        fit(path, second, unsolved="warn", **short)
+    assert first.iterations
+    assert not second.iterations
+    assert not second.steps
+
+
+def test_the_solve_after_an_interrupted_training_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be of no use: the same fit goes on with its training."""
+    always = partial(SolveCheckpoint, interval=0.0, share=float("inf"))
+    monkeypatch.setattr(halfgp.training.checkpoint, "SolveCheckpoint", always)
+
+    def interrupt(step: Any, point: object) -> None:
+        if step.stage == "cg":
+            raise KeyboardInterrupt
+
+    options = {**OPTIONS, "steps": 2, "noise_floor": 1e-2, "checkpoint": tmp_path / "c"}
+    ExactGP(**options, callbacks=[interrupt]).fit(X, Y)
+    assert {file.name for file in tmp_path.iterdir()} == {"c"}
