@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -190,7 +191,7 @@ def test_a_file_of_the_first_format_is_solved_again(name: str, tmp_path: Path) -
         for field in ("route", "error", "solved"):
             del header["report"][field]
         del header["settings"]["unsolved"], header["accuracy"]
-        for tensor in ("x.constant", "x.held", "floor"):
+        for tensor in ("x.constant", "x.held", "floor", "shares", "variance_known"):
             del tensors[tensor]
         if header["method"] == "cholesky":
             header["solve"] = None
@@ -203,6 +204,29 @@ def test_a_file_of_the_first_format_is_solved_again(name: str, tmp_path: Path) -
         model.predict(NEW, return_std=True), loaded.predict(NEW, return_std=True), strict=True
     ):
         np.testing.assert_allclose(old, new, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_of_the_second_format_predicts_as_it_did(name: str, tmp_path: Path) -> None:
+    """It has one share for all targets, and a scale of local variances whatever they are."""
+    model = ExactGP(**MODELS[name]).fit(X, Y)
+    assert model.posterior is not None
+    shrinkage = replace(model.posterior.variances.shrinkage, known=math.inf)
+    model.posterior.variances = replace(model.posterior.variances, shrinkage=shrinkage)
+    save_model(model, tmp_path / "new")
+
+    def second_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        header["accuracy"]["share"] = float(tensors["shares"].max())
+        del tensors["shares"], tensors["variance_known"]
+
+    loaded, _ = load_model(rewrite(tmp_path / "new", tmp_path / "old", second_format, format_version="2"))
+    assert loaded.report == model.report
+    assert loaded.posterior is not None
+    assert loaded.posterior.accuracy.share == model.posterior.accuracy.share
+    for new, old in zip(
+        model.predict(NEW, return_std=True), loaded.predict(NEW, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(old, new)
 
 
 # ---------------------------------------------------------------------------------------------- refusals
@@ -310,7 +334,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "setting out of range": (put("settings", "tol", value=-1.0), "`tol`"),
     "unknown method": (put("report", "method", value="magic"), "`report.method`"),
     "unknown route": (put("report", "route", value="magic"), "`report.route`"),
-    "accuracy": (put("accuracy", "share", value="small"), "accuracy.share"),
+    "accuracy": (put("accuracy", "rounding", value="small"), "accuracy.rounding"),
     "accuracy in half": (put("accuracy", "precision", value="half"), "accuracy.precision"),
     "no solve": (put("solve", value=None), "`solve`"),
     "status": (put("solve", "status", value="fine"), "solve.status"),

@@ -513,7 +513,7 @@ def test_files_that_are_none(fitted: GPRegressor, tmp_path: Path) -> None:
     save_file({"x": torch.zeros(1)}, bad)
     with pytest.raises(FileError, match="not one of halfgp"):
         halfgp.load(bad)
-    bad.write_bytes(good.read_bytes().replace(b'"format_version":"2"', b'"format_version":"9"'))
+    bad.write_bytes(good.read_bytes().replace(b'"format_version":"3"', b'"format_version":"9"'))
     with pytest.raises(FileError, match="upgrade"):
         halfgp.load(bad)
     for names in (b'\\"feature_names\\": 1234', b'\\"feature_names\\": ["]'):

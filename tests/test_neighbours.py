@@ -6,8 +6,8 @@ import pytest
 import torch
 from contracts.textbook import KERNELS, Textbook, at, points, targets
 
-from halfgp.kernels import RBF, Constant, Matern, Periodic
-from halfgp.neighbours import LocalPosterior
+from halfgp.kernels import RBF, Constant, Linear, Matern, Periodic
+from halfgp.neighbours import LocalPosterior, Shrinkage
 from halfgp.problem import Problem
 
 N = 150
@@ -120,7 +120,7 @@ def test_calibration_matches_the_mean_precision_of_the_exact_inverse():
     nugget = torch.tensor(1e-3, dtype=torch.float64)
     plain = local(point, 20, x)
     scaled = plain.calibrated(float(inverse.sum()), nugget, seed=0)
-    assert 0 < scaled.scale < 1
+    assert 0 < scaled.shrinkage.scale < 1
     variance, _ = scaled(x, leave_out=torch.arange(400))
     assert float((1 / (variance + 1e-3)).mean()) == pytest.approx(float(inverse.mean()), rel=1e-6)
     new = points(100, 4, seed=5)
@@ -132,7 +132,7 @@ def test_calibration_matches_the_mean_precision_of_the_exact_inverse():
 def test_calibration_never_raises_a_variance():
     x = points(100)
     scaled = local(at(RBF(1.0), noise=0.1), 100, x).calibrated(1.0, torch.tensor(0.1), seed=0)
-    assert scaled.scale == 1.0
+    assert scaled.shrinkage == Shrinkage()
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -153,10 +153,37 @@ def test_far_from_all_rows_the_variance_is_the_prior_whatever_the_scale():
     """One factor for all of them made intervals a third of what nobody knows."""
     x = points(400, 2)
     point = at(2.0 * RBF(1.0), noise=1e-3)
-    scaled = replace(local(point, 30, x), scale=0.05)
+    scaled = replace(local(point, 30, x), shrinkage=Shrinkage(0.05))
     far, _ = scaled(torch.full((1, 2), 1e3, dtype=torch.float64))
     assert float(far[0]) == pytest.approx(2.0)
     near, gap = scaled(x[:50] + 0.01)
-    plain, _ = replace(scaled, scale=1.0)(x[:50] + 0.01)
+    plain, _ = replace(scaled, shrinkage=Shrinkage())(x[:50] + 0.01)
     assert bool((near < 0.2 * plain).all())
     assert bool((gap >= plain - near - 1e-12).all())
+
+
+LINEAR = {
+    "sum": lambda d: 1.0 * Linear() + 1.0 * RBF(d**0.5),
+    "rough": lambda d: 1.0 * Linear() + 1.0 * Matern(1.5, d**0.5),
+    "product": lambda d: Linear() * RBF(d**0.5),
+}
+
+
+@pytest.mark.parametrize("d", [2, 4, 8])
+@pytest.mark.parametrize("noise", [1e-3, 1e-1])
+@pytest.mark.parametrize("name", LINEAR)
+def test_kernels_with_a_linear_part_look_at_near_rows(name, noise, d):
+    """The rows of largest covariance are those far out: deviations were 170 times the exact ones."""
+    x, new = points(800, d), torch.cat([points(60, d, seed=5), 3 * points(40, d, seed=6)])
+    point = at(LINEAR[name](d), noise=noise)
+    book = Textbook(point, x, targets(x))
+    exact = book.covariance(new).diagonal()
+    trace = float(torch.linalg.inv(book.matrix).diagonal().sum())
+    plain = local(point, None, x)
+    calibrated = plain.calibrated(trace, torch.tensor(noise, dtype=torch.float64), seed=0)
+    ratio, after = (((v(new)[0] + noise) / (exact + noise)).sqrt() for v in (plain, calibrated))
+    assert float(ratio.min()) > 1.0 - ROUND_OFF
+    assert float(ratio.quantile(0.9)) < 2.1
+    # A scale that rows taught is not for points beyond them: of a new target 0.3 of the deviation was left.
+    assert float(after.min()) > 0.65
+    assert 0.85 < float(after.median()) < 1.35

@@ -348,8 +348,8 @@ def written(path: Path, **changes: str) -> Path:
         ({"format": "pt"}, "safetensors file, but not one of halfgp"),
         ({"kind": "checkpoint"}, "this is a checkpoint, not a model: use it where a checkpoint is asked for"),
         (
-            {"format_version": "3"},
-            "written by halfgp 9.9 in format 3, and halfgp .* upgrade with pip install -U halfgp",
+            {"format_version": str(FORMAT_VERSION + 1)},
+            f"by halfgp 9.9 in format {FORMAT_VERSION + 1}, and halfgp .* upgrade with pip install -U halfgp",
         ),
         ({"format_version": "0"}, "must be a positive integer; got '0'"),
         ({"format_version": "-1"}, "must be a positive integer"),

@@ -14,6 +14,7 @@ from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel
 from halfgp.model import ExactGP, FitReport, NotFittedError, conditioning_of
+from halfgp.neighbours import Shrinkage
 from halfgp.parameters import Parameter
 from halfgp.persistence import (
     Stored,
@@ -46,12 +47,12 @@ NOT_STORED = ("checkpoint", "callbacks", "progress")
 HEADER = ("settings", "kernel", "squeeze", "report", "history", "accuracy", "solve", "extra")
 ALWAYS = (
     *("x", "y", "weights", "correction", "x.mean", "x.scale", "x.constant", "x.held", "y.mean", "y.scale"),
-    *("variance_scale", "floor", "solve.residual_norms", "solve.history"),
+    *("variance_scale", "variance_known", "shares", "floor", "solve.residual_norms", "solve.history"),
 )
 SOMETIMES = ("noise", "fixed_noise", "mean")
 # Bounds, and a solve that went wrong.
-MAY_BE_NONFINITE = ("noise", "floor", "solve.residual_norms", "solve.history")
-ACCURACY = tuple(field.name for field in fields(Accuracy) if field.name != "floor")
+MAY_BE_NONFINITE = ("noise", "variance_known", "shares", "floor", "solve.residual_norms", "solve.history")
+ACCURACY = tuple(field.name for field in fields(Accuracy) if field.name not in ("shares", "floor"))
 
 T = TypeVar("T")
 
@@ -88,7 +89,9 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
         "x.held": model.x_scale.held,
         "y.mean": model.y_scale.mean,
         "y.scale": model.y_scale.scale,
-        "variance_scale": torch.tensor(posterior.variances.scale, dtype=torch.float64),
+        "variance_scale": torch.tensor(posterior.variances.shrinkage.scale, dtype=torch.float64),
+        "variance_known": torch.tensor(posterior.variances.shrinkage.known, dtype=torch.float64),
+        "shares": torch.tensor(posterior.accuracy.shares, dtype=torch.float64),
         "floor": torch.tensor(posterior.accuracy.floor, dtype=torch.float64),
         "solve.residual_norms": torch.as_tensor(solve.residual_norms),
         "solve.history": torch.as_tensor(solve.history),
@@ -140,6 +143,8 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
     earlier = stored.version < 2
     if earlier:
         stored = _from_format_1(stored)
+    if stored.version < 3:
+        stored = _from_format_2(stored)
     header = _object(stored.header, "header", HEADER)
     settings = _settings_from_json(header["settings"]).check()
     problem = _problem(stored, settings)
@@ -159,7 +164,7 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
         weights=weights,
         correction=require(stored, "correction", torch.float64, (n, q)),
         accuracy=_accuracy(stored, header["accuracy"], q),
-        variances=Variances(equations, conditioning.neighbours, _scale(stored)),
+        variances=Variances(equations, conditioning.neighbours, _shrinkage(stored)),
         solve=_solve_from_json(stored, header["solve"], weights),
         scale=report.scale,
         tol=conditioning.tol,
@@ -203,14 +208,14 @@ def _finished(
 
 
 def _from_format_1(stored: Stored) -> Stored:
-    """A file of the first format in the terms of this one, without what it could not tell."""
+    """A file of the first format in the terms of the second, without what it could not tell."""
     names = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
     header = dict(_object(stored.header, "header", names))
     method = header.pop("method")
     header["settings"] = {"unsolved": "warn", **_typed(header["settings"], "settings", dict)}
     unknown = {"method": method, "route": ROUTES[-1], "error": 0.0, "solved": False}
     header["report"] = {**_typed(header["report"], "report", dict), **unknown}
-    header["accuracy"] = None
+    header["accuracy"] = {"share": 0.0}
     d = require(stored, "x", torch.float64, (None, None)).shape[1]
     q = require(stored, "y", torch.float64, (None, None)).shape[1]
     tensors = {
@@ -219,6 +224,20 @@ def _from_format_1(stored: Stored) -> Stored:
         "floor": torch.zeros(q, dtype=torch.float64),
         "solve.residual_norms": torch.zeros(q, dtype=torch.float64),
         "solve.history": torch.zeros(0, q, dtype=torch.float64),
+    }
+    return replace(stored, header=header, tensors={**tensors, **stored.tensors})
+
+
+def _from_format_2(stored: Stored) -> Stored:
+    """A file of the second format in the terms of this one: one share for all targets, and one scale."""
+    header = dict(_object(stored.header, "header", HEADER))
+    accuracy = dict(_typed(header["accuracy"], "accuracy", dict))
+    share = _number(accuracy.pop("share", None), "accuracy.share")
+    header["accuracy"] = accuracy
+    q = require(stored, "y", torch.float64, (None, None)).shape[1]
+    tensors = {
+        "variance_known": torch.tensor(math.inf, dtype=torch.float64),
+        "shares": torch.full((q,), share, dtype=torch.float64),
     }
     return replace(stored, header=header, tensors={**tensors, **stored.tensors})
 
@@ -241,15 +260,20 @@ def _accuracy(stored: Stored, value: object, q: int) -> Accuracy:
     if plain["precision"] not in ("single", "double"):
         raise FileError(f'`accuracy.precision` must be "single" or "double"; got {plain["precision"]!r:.80}.')
     floor = require(stored, "floor", torch.float64, (q,))
-    return Accuracy(floor=tuple(floor.tolist()), **plain)
+    shares = require(stored, "shares", torch.float64, (q,))
+    return Accuracy(shares=tuple(shares.tolist()), floor=tuple(floor.tolist()), **plain)
 
 
-def _scale(stored: Stored) -> float:
-    """What local variances are multiplied by."""
+def _shrinkage(stored: Stored) -> Shrinkage:
+    """Of local variances."""
     scale = float(require(stored, "variance_scale", torch.float64, ()))
-    if not 0.0 < scale <= 1.0:
-        raise FileError(f"`variance_scale` must be above 0 and at most 1; got {scale!r}.")
-    return scale
+    known = float(require(stored, "variance_known", torch.float64, ()))
+    if not 0.0 < scale <= 1.0 or not known >= 0.0:
+        raise FileError(
+            "`variance_scale` must be above 0 and at most 1, and `variance_known` not negative; got"
+            f" {scale!r} and {known!r}."
+        )
+    return Shrinkage(scale, known)
 
 
 def _problem(stored: Stored, settings: Settings) -> Problem:

@@ -97,7 +97,7 @@ class LogLikelihood(NamedTuple):
 
     Attributes:
         value: of all rows and targets.
-        standard_error: 0 where it is exact.
+        standard_error: of the estimate; with a factor in double what rounding may have done.
     """
 
     value: float
@@ -215,7 +215,9 @@ class ExactGP:
         with torch_threads(settings.threads):
             trained = train(start, problem, training, priors, checkpoint=checkpoint, observe=self._observe)
             by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
-            calibrate = settings.calibrate and by_subset and settings.subset_iterations > 0
+            # Training on all rows tells the scale of one target, and not that of each of several.
+            several = rows.targets.shape[1] > 1
+            calibrate = settings.calibrate and ((by_subset and settings.subset_iterations > 0) or several)
             conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
             point, solves = trained.hyperparameters, None
             if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training
@@ -223,6 +225,7 @@ class ExactGP:
             self.posterior = condition(
                 problem, point, conditioning, trained.weights, self._observe_solve, solves
             )
+        y_scale = replace(y_scale, scale=y_scale.scale * self.posterior.units)
         self.x_scale, self.y_scale, self._squeeze = x_scale, y_scale, rows.single
         self.history = trained.history
         scale = self.posterior.scale

@@ -20,11 +20,44 @@ TREE_FEATURES = 4  # up to so many a tree beats looking at every row
 PER_FEATURE, MOST = 16, 128  # neighbours where nobody says how many
 CALIBRATION_ROWS = 1024
 SMALLEST_SCALE = 1e-3
+KNOWN = 0.9  # of the rows that a scale was learned on: beyond their variances it says little
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """What rows beyond the neighbours take from local variances, as far as it is known.
+
+    Attributes:
+        scale: in (0, 1], what variances are multiplied by where the nearest rows explain all of the prior's.
+            Where they explain nothing, neither do the others, and it is 1.
+        known: the variance up to which it was learned. Above it, as beyond the rows, what is taken away falls
+            off with the inverse: kernels with a linear part have priors there that no variance comes near.
+    """
+
+    scale: float = 1.0
+    known: float = math.inf
+
+    def __call__(self, variance: Tensor, prior: Tensor) -> Tensor:
+        """Variances (m,), of which the priors are given, without what the other rows take."""
+        tiny = torch.finfo(torch.float64).tiny
+        left = (variance / prior.clamp_min(tiny)).clamp_max(1.0)
+        beyond = (variance / max(self.known, tiny)).clamp_min(1.0)
+        return variance - (1.0 - self.scale) * variance * (1.0 - left) / beyond.square()
+
+    def scaled(self, scale: float) -> Shrinkage:
+        """Of variances times a number."""
+        return replace(self, known=self.known * scale)
+
+
+NONE = Shrinkage()
 
 
 @dataclass(frozen=True)
 class LocalPosterior:
-    """The posterior of f at a point, given only the k rows of largest covariance with it.
+    """The posterior of f at a point, given only the k rows that take most of its variance, each by itself.
+
+    Row r takes k(x, r)² / (k(r, r) + noise). For stationary kernels those are the nearest rows. With a linear
+    part the covariance alone is largest with rows far out, which say little about what varies quickly.
 
     More rows can only lower a conditional variance, so that this one is never too small; where the
     function is smooth and the noise small, far rows still say much, and it is too large. By how much is
@@ -36,8 +69,8 @@ class LocalPosterior:
         hyperparameters: where.
         neighbours: k.
         tree: over scaled features where those are few; otherwise every row is looked at.
-        scale: in (0, 1], what variances are multiplied by where the nearest rows explain all of the prior's;
-            where they explain nothing, neither do the others, and it is 1.
+        sizes: (n,) deviations of the rows' targets, float32, for looking at every row.
+        shrinkage: what the other rows take away.
 
     O(k³ + k² f) time a point and the search; memory in chunks.
     """
@@ -46,11 +79,17 @@ class LocalPosterior:
     hyperparameters: Hyperparameters
     neighbours: int
     tree: cKDTree | None
-    scale: float = 1.0
+    sizes: Tensor
+    shrinkage: Shrinkage = NONE
 
     @classmethod
+    @torch.no_grad()
     def build(
-        cls, problem: Problem, hyperparameters: Hyperparameters, neighbours: int | None, scale: float = 1.0
+        cls,
+        problem: Problem,
+        hyperparameters: Hyperparameters,
+        neighbours: int | None,
+        shrinkage: Shrinkage = NONE,
     ) -> LocalPosterior:
         """Plant the tree, if there is to be one."""
         leaves = hyperparameters.kernel.program().leaves
@@ -59,7 +98,10 @@ class LocalPosterior:
             z = scaled_features(leaves[0], problem.x)
             tree = cKDTree(z.numpy()) if z.shape[1] <= TREE_FEATURES else None
         wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
-        return cls(problem, hyperparameters, min(wanted, problem.rows), tree, scale)
+        noise = hyperparameters.diagonal_noise(problem.fixed_noise)
+        sizes = (hyperparameters.kernel.diagonal(problem.x) + noise).sqrt().float()
+        sizes.clamp_min_(torch.finfo(torch.float32).tiny)
+        return cls(problem, hyperparameters, min(wanted, problem.rows), tree, sizes, shrinkage)
 
     def calibrated(self, inverse_trace: float, nugget: Tensor, seed: int) -> LocalPosterior:
         """The same, scaled so that leave-one-out precisions agree on average with those of K.
@@ -69,28 +111,28 @@ class LocalPosterior:
             nugget: noise on the diagonal, () or (n,).
             seed: of the rows that are looked at.
         """
-        n = self.problem.rows
         rows = self.problem.some_rows(CALIBRATION_ROWS, seed)
-        variance, _ = replace(self, scale=1.0)(self.problem.x[rows], leave_out=rows)
+        plain = replace(self, shrinkage=NONE)
+        variance, _ = plain(self.problem.x[rows], leave_out=rows)
         noise = nugget[rows] if nugget.ndim else nugget
-        wanted = inverse_trace / n
-        prior = self._prior(self.problem.x[rows])
+        wanted = inverse_trace / self.problem.rows
+        prior, known = self._prior(self.problem.x[rows]), float(variance.quantile(KNOWN))
 
         def precision(scale: float) -> float:
-            return float((1.0 / (_shrunk(variance, prior, scale) + noise)).mean())
+            return float((1.0 / (Shrinkage(scale, known)(variance, prior) + noise)).mean())
 
         if precision(1.0) >= wanted:
-            return replace(self, scale=1.0)
+            return plain
         low, high = math.log(SMALLEST_SCALE), 0.0
         for _ in range(40):  # bisection: the mean precision falls with the scale
             middle = 0.5 * (low + high)
             low, high = (middle, high) if precision(math.exp(middle)) > wanted else (low, middle)
-        return replace(self, scale=math.exp(high))
+        return replace(self, shrinkage=Shrinkage(math.exp(high), known))
 
     def __call__(self, x: Tensor, leave_out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Variances (m,) at points (m, d), and how far they may be off (m,); both float64.
 
-        The error is the larger of what the scale took away and what the farther half of the rows did.
+        The error is the larger of what the shrinkage took away and what the farther half of the rows did.
 
         Args:
             x: points.
@@ -100,8 +142,8 @@ class LocalPosterior:
         for some in self._chunks(len(x)):
             out = None if leave_out is None else leave_out[some]
             variance[some], gap[some] = self._conditional(x[some], self._nearest(x[some], out))
-        shrunk = _shrunk(variance, self._prior(x), self.scale)
-        return shrunk, torch.maximum(gap * self.scale, variance - shrunk)
+        shrunk = self.shrinkage(variance, self._prior(x))
+        return shrunk, torch.maximum(gap * self.shrinkage.scale, variance - shrunk)
 
     @torch.no_grad()
     def _prior(self, x: Tensor) -> Tensor:
@@ -133,7 +175,7 @@ class LocalPosterior:
             found = self.tree.query(z, k=np.arange(1, k + 1), workers=workers)[1]
             return torch.from_numpy(found)
         cross = self.problem.cross(self.hyperparameters, x, "single").to_dense()
-        return torch.topk(torch.as_tensor(cross).abs(), k, dim=1).indices
+        return torch.topk(torch.as_tensor(cross).abs() / self.sizes, k, dim=1).indices
 
     def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals (m, q) of the targets of rows (m,), each given its neighbours, and variances (m,)."""
@@ -147,7 +189,7 @@ class LocalPosterior:
             residuals[some] = centred[own] - (white[:, :, None] * targets).sum(dim=1)
             noise = self._nugget(own[:, None])[:, 0]
             latent = (prior - white.square().sum(dim=1)).clamp_min(0.0)
-            variances[some] = _shrunk(latent, prior, self.scale) + noise
+            variances[some] = self.shrinkage(latent, prior) + noise
         return residuals, variances
 
     def _conditional(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,9 +243,3 @@ class LocalPosterior:
             cross.append(profile_of(leaf, norms))
         # A kernel without leaves is one number, seen many times.
         return program.evaluate(inner, (m, k, k)).clone(), program.evaluate(cross, (m, k))
-
-
-def _shrunk(variance: Tensor, prior: Tensor, scale: float) -> Tensor:
-    """Variances (m,) times a scale, as far as they are what is left of the prior's."""
-    left = (variance / prior.clamp_min(torch.finfo(torch.float64).tiny)).clamp_max(1.0)
-    return variance * (scale + (1.0 - scale) * left)

@@ -37,7 +37,7 @@ from halfgp.parameters import Parameter
 from halfgp.replacement import FilePath, mode_of_regular, replacing
 from halfgp.version import __version__
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MAX_KERNEL_DEPTH = 50
 # A level of the kernel is two of JSON, and a header may hold the kernel some levels down.
 MAX_JSON_DEPTH = 4 * MAX_KERNEL_DEPTH

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from contracts.textbook import Textbook, at, covariance, points, targets
@@ -20,6 +21,11 @@ Y = torch.linalg.cholesky(covariance(TRUE.kernel, X, TRUE.noise.value).detach())
 WAYS = {"factor": "cholesky", "local": "local"}
 
 
+def in_units(values, posterior):
+    """Of targets as they were given."""
+    return values * posterior.units
+
+
 def conditioned(point, way, y=Y, fixed=None, calibrate=False):
     how = Conditioning("cg", 1e-6, 1000, PivotedCholesky(), WAYS[way], N, 0, calibrate=calibrate)
     return condition(Problem(X, y, fixed), point, how)
@@ -37,10 +43,12 @@ def test_the_scale_of_the_data_is_found(way, wrong):
     means, scale = before.predict(NEW).mean, after.scale
     # Of 1000 squares of correlated normal numbers, times what two probes do to the local variances.
     assert scale * wrong == pytest.approx(1.0, abs=0.2)
-    torch.testing.assert_close(after.predict(NEW).mean, means, rtol=0, atol=1e-4)  # products are in single
-    book = Textbook(after.hyperparameters, X, Y)
+    # Products are in single.
+    torch.testing.assert_close(in_units(after.predict(NEW).mean, after), means, rtol=0, atol=1e-4)
+    book = Textbook(after.hyperparameters, X, Y / after.units)
+    assert torch.equal(after.problem.y, book.y)
     # The reported hyperparameters are those that the predictions follow from.
-    torch.testing.assert_close(after.weights, torch.linalg.solve(book.matrix, Y), rtol=0, atol=1e-4)
+    torch.testing.assert_close(after.weights, torch.linalg.solve(book.matrix, book.y), rtol=0, atol=1e-4)
     variance = after.predict(NEW, variance=True).variance
     tolerance = 1e-4 if way == "factor" else 0.1
     exact = book.covariance(NEW).diagonal()
@@ -54,11 +62,49 @@ def test_outliers_count_for_no_more_than_intervals_can_bear(outlier, by_tails):
     y[::100] += outlier
     before, after = before_and_after(TRUE, "factor", y=y)
     squares = before.weights.square() * before.variances.left_out(torch.arange(N))[:, None]
-    by_density, by_coverage = float(squares.mean()), float(squares.quantile(0.95)) / 1.959964**2
-    assert by_density > 1.2 * by_coverage
-    scale = after.scale
-    assert scale == pytest.approx(by_density / 3 if by_tails else by_coverage, rel=1e-6)
-    assert bool((squares / scale < 1.959964**2).double().mean() >= 0.95 - 1.0 / squares.numel())
+    by_density, by_coverage = squares.mean(dim=0), squares.quantile(0.95, dim=0) / 1.959964**2
+    assert bool((by_density > 1.2 * by_coverage).all())
+    scales = after.scale * after.units.square()
+    torch.testing.assert_close(scales, by_density / 3 if by_tails else by_coverage, rtol=1e-6, atol=0)
+    assert bool(((squares / scales < 1.959964**2).double().mean(dim=0) >= 0.95 - 1.0 / N).all())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_target_has_a_scale_of_its_own(way):
+    """One for all of them was that of none."""
+    sizes = torch.tensor([0.01, 1.0, 5.0], dtype=torch.float64)
+    point = at(TRUE.kernel, noise=0.1, mean=[0.1, -0.2, 0.3])
+    y = torch.cat([Y, -Y[:, :1]], dim=1) * sizes + point.mean.value
+    after = conditioned(point, way, y=y, calibrate=True)
+    deviations = after.units * after.scale**0.5
+    torch.testing.assert_close(deviations / sizes, torch.ones(3, dtype=torch.float64), rtol=0, atol=0.2)
+    book = Textbook(point, X, y)
+    told = after.predict(NEW, errors=True)
+    error = (in_units(told.mean, after) - book.mean(NEW)).abs()
+    # Each is as exact as its own deviations need.
+    assert bool((error.amax(dim=0) < 0.1 * sizes).all())
+    assert bool((in_units(told.mean_error, after).amax(dim=0) < 0.1 * sizes).all())
+    left, _ = after.leave_one_out()
+    plain, _ = conditioned(point, way, y=y).leave_one_out()
+    torch.testing.assert_close(in_units(left, after) / sizes, plain / sizes, rtol=0, atol=0.1)
+
+
+def test_intervals_of_easy_and_hard_targets_cover():
+    """With one scale those of the hard one covered 75 %, and those of the easy one everything."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, (2400, 2))
+    f = [np.sin(3 * x[:, 0]) + x[:, 1] ** 2, np.cos(2 * x[:, 1]), np.exp(-x[:, 0]) * x[:, 1]]
+    noise = (0.01, 0.1, 0.5)
+    y = np.stack([v / v.std() + s * rng.standard_normal(len(x)) for v, s in zip(f, noise, strict=True)], 1)
+    for options in ({"method": "cholesky"}, {"method": "cg", "subset": 200}):
+        gp = GPRegressor(**options).fit(x[:400], 7.0 + y[:400])
+        mean, std = gp.predict(x[400:], return_std=True)
+        coverage = (abs(7.0 + y[400:] - mean) < 1.96 * std).mean(axis=0)
+        assert np.all(abs(coverage - 0.95) < 0.03), coverage
+        assert std.mean(axis=0) == pytest.approx(noise, rel=0.3, abs=0.03)
+        draws = gp.sample_y(x[400:420], 400, random_state=1)
+        _, latent = gp.predict(x[400:420], return_std=True, include_noise=False)
+        np.testing.assert_allclose(draws.std(axis=-1), latent, rtol=0.25)
 
 
 def test_known_variances_and_kernels_without_a_scale_are_left_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import pytest
 import torch
 from contracts.textbook import Textbook, at, points, targets
@@ -187,3 +188,81 @@ def test_deviations_are_not_calibrated_below_what_rounding_allows():
     told = found.predict(new, variance=True)
     deviation = (told.variance + found.operator.nugget).sqrt()
     assert float(((told.mean - new).abs()[:, 0] < 1.96 * deviation).double().mean()) >= 0.9
+
+
+def series():
+    """In order, over a thousand lengthscales; and points between them."""
+    x = 1000.0 * torch.rand(700, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = x.sort(dim=0).values
+    return x, x[:300] + 0.37 * x.diff(dim=0)[:300]
+
+
+def clusters():
+    """Small and far apart."""
+    generator = torch.Generator().manual_seed(0)
+    centres = 1e4 * torch.randn(6, 1, 2, generator=generator, dtype=torch.float64)
+    x = centres + 2.0 * torch.rand(6, 150, 2, generator=generator, dtype=torch.float64)
+    return x[:, :100].reshape(-1, 2), x[:, 100:].reshape(-1, 2)
+
+
+@pytest.mark.parametrize("kernel", [1.0 * Matern(0.5, 1.0), 1.0 * Matern(1.5, 1.0)], ids=repr)
+@pytest.mark.parametrize("rows", [series, clusters])
+def test_errors_of_variances_in_single_include_the_rounding_of_coordinates(rows, kernel, monkeypatch):
+    """Clusters had errors of variances that were 390 times what was told."""
+    by(monkeypatch, "single factor")
+    (x, new), point = rows(), at(kernel, noise=1e-2)
+    found = condition(Problem(x, targets(x)), point, how())
+    told = found.predict(new, variance=True, errors=True)
+    exact = Textbook(point, x, targets(x)).covariance(new).diagonal()
+    error = (told.variance - exact).abs()
+    assert float((3.0 * told.variance_error < error).double().mean()) <= 0.01
+    assert float((told.variance_error / exact).quantile(0.9)) < 0.2
+
+
+def test_a_single_factor_of_rows_far_apart_is_left_for_a_double_one(monkeypatch):
+    """What coordinates of ten thousand lengthscales do to smooth functions is more than their variances."""
+    by(monkeypatch, "single factor", "double factor")
+    x, _ = clusters()
+    found = condition(Problem(x, targets(x)), at(1.0 * Matern(1.5, 1.0), noise=1e-4, floor=1e-9), how())
+    assert found.equations.route == "double factor"
+
+
+def test_the_likelihood_of_hardly_any_noise_tells_its_rounding():
+    """A factor in double said ± 0, and was off by more than 1e-3."""
+    mpmath.mp.dps = 50
+    n, noise, scale = 60, 1e-12, 3.0
+    x = points(n, 2)
+    y = targets(x, noise=noise)
+    found = condition(Problem(x, y), at(1.0 * RBF(scale), noise=noise, floor=1e-15), how(method="cholesky"))
+    value, error = found.log_marginal_likelihood()
+    rows = [[mpmath.mpf(v) for v in row] for row in x.tolist()]
+    matrix = mpmath.matrix(n, n)
+    for i in range(n):
+        for j in range(n):
+            squared = sum((a - b) ** 2 for a, b in zip(rows[i], rows[j], strict=True))
+            matrix[i, j] = mpmath.exp(-squared / (2 * scale**2)) + (mpmath.mpf(noise) if i == j else 0)
+    lower, right = mpmath.cholesky(matrix), mpmath.matrix(y[:, 0].tolist())
+    fit = (right.T * mpmath.lu_solve(matrix, right))[0]
+    log_det = 2 * sum(mpmath.log(lower[i, i]) for i in range(n))
+    off = abs(float(value + 0.5 * (fit + log_det + n * mpmath.log(2 * mpmath.pi))))
+    assert off > 1e-3
+    assert off < error < 1.0
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_passes_of_all_rounds_and_routes_are_counted(calibrate, monkeypatch):
+    """Only those of the last round were."""
+    counted, plain = [], halfgp.prediction.conditioning.cg
+
+    def counting(*args, **options):
+        found = plain(*args, **options)
+        counted.append(found.passes)
+        return found
+
+    monkeypatch.setattr(halfgp.prediction.conditioning, "cg", counting)
+    by(monkeypatch, "low rank", "double factor")
+    point, problem, *_ = case("smoother, hardly any")
+    found = condition(problem, point, how(max_iterations=3, calibrate=calibrate))
+    assert len(counted) > 1
+    assert found.solve.passes == sum(counted) + 1  # the step of refinement
+    assert found.solve.passes == sum(found.solve.passes_by_precision.values())

@@ -158,7 +158,7 @@ def test_the_log_likelihood_is_that_of_the_textbook(way):
         assert 0 < error < 0.02 * abs(exact)
         assert abs(value - exact) < 4 * error
     else:
-        assert error == 0.0
+        assert error < (1e-8 if way == "cholesky" else 1e-6)
         assert value == pytest.approx(exact, abs=1e-8 if way == "cholesky" else 2e-2)
 
 
@@ -250,7 +250,7 @@ def test_calibrated_variances_agree_with_the_exact_ones_on_average():
     exact = Textbook(point, x, targets(x)).covariance(new).diagonal()
     ratio = (found.predict(new, variance=True).variance / exact).log().mean().exp()
     plain = (Variances(found.equations, 40).at(new)[0] / exact).log().mean().exp()
-    assert found.variances.scale < 1
+    assert found.variances.shrinkage.scale < 1
     assert abs(math.log(float(ratio))) < 0.5 * abs(math.log(float(plain)))
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from solvers.systems import columns, kernel_operator, smooth_operator
 
+from halfgp import KernelOperator, Linear, Matern
 from halfgp.errors import InputError
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.solvers import cg
@@ -101,3 +102,25 @@ def test_a_caller_with_another_way_to_go_hears_no_warning():
     found = cg(operator, drawn(operator)[0], tol=1e-6, max_iterations=3, warn=False)
     assert not found.converged
     assert "max_iterations after 3 iterations" in found.advice
+
+
+@pytest.mark.parametrize("wanted", [0.3, 0.1])
+def test_noise_bounds_the_error_where_there_is_no_preconditioner(wanted):
+    """Of a spectrum with a gap the upper part is solved long before the lower: for 0.9 gains said 0.1."""
+    x = torch.randn(N, 30, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = x * torch.logspace(0, 1, 30, dtype=torch.float64)
+    kernel = Linear() + 1e-3 * Matern(0.5, lengthscale=30.0)
+    operator = KernelOperator(kernel, x, noise=1e-5, backend="reference")
+    b, matrix = drawn(operator)
+    found = cg(operator, b, tol=0.1, error_tol=wanted, max_iterations=3000)
+    assert bool((error_of(found.solution, matrix, b) <= 3.0 * found.errors).all())
+    assert found.converged
+
+
+def test_an_error_goes_with_a_residual_of_a_tenth_whatever_the_tolerance():
+    operator = kernel_operator(N, noise=1e-2)
+    b, _ = drawn(operator)
+    found = cg(operator, b, tol=0.9, error_tol=100.0, preconditioner=PivotedCholesky(rank=30))
+    assert float(found.residual_norms.max()) <= 0.1 == found.tol
+    mixed = cg(operator, b, tol=0.9, error_tol=[100.0, math.inf])
+    assert float(mixed.residual_norms[0]) <= 0.1 < float(mixed.residual_norms[1]) <= 0.9

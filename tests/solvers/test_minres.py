@@ -92,3 +92,14 @@ def test_products_that_are_not_finite_end_at_once():
     assert result.status is Status.NONFINITE
     assert result.iterations == 1
     assert bool(result.solution.isfinite().all())
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-290])
+def test_matrices_whose_squares_no_format_holds_are_solved(size):
+    a, b = (
+        with_spectrum(torch.cat([torch.linspace(1.0, 9.0, 40), -torch.linspace(1.0, 5.0, 20)])),
+        columns(60, 1),
+    )
+    found = minres(size * a, b, tol=1e-6)
+    assert found.converged
+    assert float(true_relative(size * a, found.solution, b).max()) <= 1.01e-6

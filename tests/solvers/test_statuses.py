@@ -15,7 +15,10 @@ from solvers.systems import (
 )
 
 from halfgp.solvers import ConvergenceWarning, Status, cg
+from halfgp.solvers.controller import Controller, Options
 from halfgp.solvers.krylov import _solved
+from halfgp.solvers.ladder import Ladder
+from halfgp.solvers.system import as_system
 
 
 def test_converged_has_no_warning():
@@ -110,3 +113,18 @@ def test_an_exhausted_space_is_no_error():
     h = np.array([[[1.0, 2.0], [2.0, 4.0]], [[2.0, 0.0], [0.0, 1.0]]])
     c = np.array([[1.0, 2.0], [4.0, 3.0]])
     np.testing.assert_allclose(np.einsum("tij,tj->ti", h, _solved(h, c)), c, rtol=1e-14)
+
+
+def test_looks_one_iteration_apart_are_no_stagnation():
+    """Residuals need not fall from one iteration to the next; over a few of them they must."""
+    a, column = with_spectrum(torch.linspace(1.0, 9.0, 20)), torch.tensor([0])
+    tolerance = torch.tensor([1e-6], dtype=torch.float64)
+    options = Options(tolerance, tolerance, 0, 100, "direct", None, False, None)
+    controller = Controller(Ladder(as_system(a), "auto"), None, columns(20, 1), options)
+    verdicts = []
+    for iteration in range(1, 5):
+        controller._iteration = iteration
+        verdicts.append(controller._reason(column, torch.tensor([0.95], dtype=torch.float64)))
+    assert verdicts[:2] == ["", ""]
+    assert "stagnation" in verdicts[2:]
+    assert controller._reason(column, torch.tensor([3.0], dtype=torch.float64)) == "divergence"

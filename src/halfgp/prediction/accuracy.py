@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,8 +23,8 @@ class Accuracy:
     """What was measured of the numerical error when the weights were found.
 
     Attributes:
-        share: of its predictive deviation that the error of a mean is below in 99 % of the rows, each left
-            out; an estimate.
+        shares: (q,) of its predictive deviation that the error of a mean is below in 99 % of the rows, each
+            left out; estimates.
         floor: (q,) the error's root mean square over those rows, on standardised targets.
         precision: "single" or "double", of products with the weights.
         rounding: of such a product, relative to that of sizes.
@@ -33,7 +32,7 @@ class Accuracy:
         trusted: whether the solve ended as it should, without which the share is not to be believed.
     """
 
-    share: float
+    shares: tuple[float, ...]
     floor: tuple[float, ...]
     precision: str
     rounding: float
@@ -41,13 +40,25 @@ class Accuracy:
     trusted: bool
 
     @property
+    def share(self) -> float:
+        """The largest of any target; NaN where one is."""
+        return float(torch.tensor(self.shares, dtype=torch.float64).max())
+
+    @property
     def solved(self) -> bool:
         """Whether errors are as small as they should be."""
         return self.trusted and self.share <= SHARE and self.variance_share <= VARIANCE_SHARE
 
-    def rescaled(self, scale: float) -> Accuracy:
-        """With every variance multiplied by a number: the same errors beside other deviations."""
-        return replace(self, share=self.share / math.sqrt(scale))
+    def rescaled(self, scales: Tensor, units: Tensor | None = None) -> Accuracy:
+        """With variances of targets multiplied by (q,) numbers: the same errors beside other deviations.
+
+        Args:
+            scales: (q,).
+            units: (q,) that targets are divided by.
+        """
+        shares = torch.tensor(self.shares, dtype=torch.float64) / scales.sqrt()
+        floor = torch.tensor(self.floor, dtype=torch.float64) / (1.0 if units is None else units)
+        return replace(self, shares=tuple(shares.tolist()), floor=tuple(floor.tolist()))
 
     def of_means(self, still: Tensor, sizes: Tensor) -> Tensor:
         """Errors (m, q) of means.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,7 +28,7 @@ from halfgp.prediction.accuracy import (
     Accuracy,
     rounding_of,
 )
-from halfgp.prediction.calibration import scale_of
+from halfgp.prediction.calibration import scales_of
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.posterior import Posterior, UnsolvedWarning
 from halfgp.prediction.variances import Variances
@@ -64,7 +65,8 @@ class Conditioning:
         neighbours: of local variances; None is automatic.
         seed: of estimates.
         unsolved: "raise" or "warn", where no route is exact enough.
-        calibrate: whether outputscale and noise are multiplied by what leave-one-out residuals ask for.
+        calibrate: whether the variances of each target are multiplied by what its leave-one-out residuals
+            ask for.
     """
 
     method: str
@@ -103,10 +105,11 @@ def condition(
     """
     ways = routes(conditioning.method, conditioning.variance, problem.rows, problem.memory_limit)
     best: Posterior | None = None
+    spent: Counter[str] = Counter()
     for route in ways:
         equations = Equations(problem, hyperparameters, route, conditioning.recipe)
         try:
-            way = _Route(equations, conditioning, observe, checkpoint)
+            way = _Route(equations, conditioning, observe, checkpoint, spent)
             found = way.follow(start, last=route == ways[-1])
         except InputError as error:  # not positive definite in the format of the factor
             if route == ways[-1] and best is None:
@@ -118,8 +121,9 @@ def condition(
         logger.info("by %s: errors up to %.2g deviations", route, found.accuracy.share)
         found.equations.forget()  # two factors at once would be more than was planned
         if best is None or found.accuracy.share < best.accuracy.share or math.isnan(best.accuracy.share):
-            best, start = found, found.weights
+            best, start = found, found.weights * (found.scale * found.units)  # as they were solved for
     assert best is not None
+    best.solve = _with_passes(best.solve, spent)
     message = _explained(best, ways)
     if conditioning.unsolved == "raise":
         raise UnsolvedError(f'{message} Or fit with `unsolved="warn"`: deviations then include that error.')
@@ -136,9 +140,11 @@ class _Route:
         conditioning: Conditioning,
         observe: Callback | None,
         checkpoint: SolveCheckpoint | None,
+        spent: Counter[str],
     ) -> None:
         self._equations, self._conditioning, self._observe = equations, conditioning, observe
         self._checkpoint = checkpoint
+        self._spent = spent  # passes by precision, of all rounds of all routes
         self._variances = Variances(equations, conditioning.neighbours)
         self._products = equations.precision  # of means; in double from the second round on
         self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
@@ -162,42 +168,47 @@ class _Route:
         error_tol, before = self._first_tolerance(), math.inf
         for _ in range(ROUNDS):
             posterior = self._solved(b, first, error_tol)
-            scale = self._scale(posterior)
-            judged = posterior.accuracy.rescaled(scale)
+            scales = self._scales(posterior)
+            judged = posterior.accuracy.rescaled(scales)
             # On only where the solve is what lacks, and the last round gained.
             if not SHARE < judged.share < PROGRESS * before or not posterior.solve.converged:
                 break
-            error_tol *= 0.5 * SHARE / judged.share
+            # For all targets alike: one that stood still would tell nothing of what it lacks.
+            error_tol = error_tol * (0.5 * SHARE / judged.share)
             first, before, self._products = posterior.weights, judged.share, "double"
         if not judged.solved and last and posterior.accuracy.solved:
-            scale = (posterior.accuracy.share / SHARE) ** 2 * (1.0 + 8.0 * DOUBLE.eps)
-        return posterior.rescaled(scale)
+            shares = torch.tensor(posterior.accuracy.shares, dtype=torch.float64)
+            least = (shares / SHARE).square() * (1.0 + 8.0 * DOUBLE.eps)
+            scales = torch.maximum(scales, least)
+        return posterior.rescaled(scales)
 
-    def _scale(self, posterior: Posterior) -> float:
-        """What calibration asks for; a leave-one-out residual is weight times variance."""
+    def _scales(self, posterior: Posterior) -> Tensor:
+        """What calibration asks for (q,); a leave-one-out residual is weight times variance."""
         if not self._conditioning.calibrate:
-            return 1.0
+            return torch.ones(posterior.weights.shape[1], dtype=torch.float64)
         squares = posterior.weights[self._rows].square() * self._sampled[:, None]
-        return scale_of(posterior.hyperparameters, squares)
+        return scales_of(posterior.hyperparameters, squares)
 
-    def _first_tolerance(self) -> float:
-        """The error to solve to, before it is known what calibration will ask for.
+    def _first_tolerance(self) -> Tensor:
+        """The error to solve each target to (q,), before it is known what calibration will ask for.
 
         CG that begins again has lost its space, so that a solve that stops too early costs as much as two,
         while one that goes a little further costs a few iterations. Neighbours tell the scale roughly.
         """
-        wanted = 0.5 * ERROR_TOL  # the other half is for the residual itself
+        # The other half is for the residual itself.
+        wanted = torch.full((self._equations.problem.y.shape[1],), 0.5 * ERROR_TOL, dtype=torch.float64)
         if not self._conditioning.calibrate or self._equations.factor is not None:
             return wanted
         residuals, variances = self._variances.local.leave_one_out(self._rows)
-        expected = scale_of(self._equations.hyperparameters, residuals.square() / variances[:, None])
-        return MARGIN * wanted * math.sqrt(min(1.0, max(LEAST_EXPECTED, expected)))
+        expected = scales_of(self._equations.hyperparameters, residuals.square() / variances[:, None])
+        return MARGIN * wanted * expected.clamp(LEAST_EXPECTED, 1.0).sqrt()
 
-    def _solved(self, b: Tensor, start: Tensor | None, error_tol: float) -> Posterior:
+    def _solved(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> Posterior:
         """Weights, from one solve, and how exact they are."""
         equations, q = self._equations, b.shape[1]
         probes = b[:, :0] if self._calibrated else self._probes()
         solve = self._solve(b, start, probes, error_tol)
+        self._spent.update(solve.passes_by_precision)
         solution = torch.as_tensor(solve.solution)
         if probes.shape[1]:
             trace = float((probes * solution[:, q:]).sum()) / PROBES
@@ -205,14 +216,15 @@ class _Route:
             self._sampled, self._calibrated = self._variances.left_out(self._rows), True
         solve, weights = solve.columns(q), solution[:, :q].clone()
         weights, residual, correction = self._refined(solve, weights)
+        accuracy = self._accuracy(solve, weights, residual, correction)
         solve = replace(solve, solution=weights, earlier=None, residual=None)  # not kept twice
         return Posterior(
             equations,
             weights=weights,
             correction=correction,
-            accuracy=self._accuracy(solve, weights, residual, correction),
+            accuracy=accuracy,
             variances=self._variances,
-            solve=solve,
+            solve=_with_passes(solve, self._spent),
             tol=self._conditioning.tol,
             max_iterations=self._conditioning.max_iterations,
             seed=self._conditioning.seed,
@@ -227,7 +239,7 @@ class _Route:
         n = self._equations.problem.rows
         return torch.randint(0, 2, (n, PROBES), generator=generator).double() * 2 - 1
 
-    def _solve(self, b: Tensor, start: Tensor | None, probes: Tensor, error_tol: float) -> SolveResult:
+    def _solve(self, b: Tensor, start: Tensor | None, probes: Tensor, error_tol: Tensor) -> SolveResult:
         """For b (n, q), and after it for probes, which need not come as far."""
         conditioning, observe = self._conditioning, self._observe
         q, others = b.shape[1], probes.shape[1]
@@ -237,18 +249,19 @@ class _Route:
             preconditioner=self._equations.preconditioner,
             x0=None if start is None else torch.cat([start, torch.zeros_like(probes)], dim=1),
             tol=self._residuals(b, error_tol) + [PROBE_TOL] * others,
-            error_tol=[error_tol] * q + [math.inf] * others,
+            error_tol=error_tol.tolist() + [math.inf] * others,
             max_iterations=conditioning.max_iterations,
             callback=None if observe is None else lambda i, residuals: observe(i, residuals[:q]),
             checkpoint=self._checkpoint,
             warn=False,  # another route may do
         )
 
-    def _residuals(self, b: Tensor, error_tol: float) -> list[float]:
+    def _residuals(self, b: Tensor, error_tol: Tensor) -> list[float]:
         """Relative residuals (q,) at which what rows are off by is as small beside their deviations."""
         deviation = float(self._deviations.square().mean().sqrt())
         sizes = b.square().mean(dim=0).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
-        return [min(self._conditioning.tol, error_tol * deviation / size) for size in sizes.tolist()]
+        wanted: list[float] = (error_tol * deviation / sizes).clamp_max(self._conditioning.tol).tolist()
+        return wanted
 
     def _refined(self, solve: SolveResult, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Weights, their residual, and an estimate of what they lack, (n, q) each."""
@@ -257,6 +270,7 @@ class _Route:
             # One step of refinement costs a product, and tells what the next one would do.
             weights = weights + factor.solve(residual)
             residual = self._equations.residual(weights)
+            self._spent["double"] += 1
             return weights, residual, factor.solve(residual)
         # What the last factor of `EARLIER` in the error changed, less that factor.
         correction = (weights - torch.as_tensor(solve.earlier)) / EARLIER
@@ -286,20 +300,20 @@ class _Route:
         if equations.factor is not None:
             errors = (residual[rows] - correction[rows] * variances[:, None]).abs()
             floor = errors.square().mean(dim=0).sqrt()
-            share = float((errors / deviations).quantile(QUANTILE, dim=0).max())
+            shares = (errors / deviations).quantile(QUANTILE, dim=0)
         else:
             # Of v e the gains of CG tell the root mean square, in deviations; or a bound does.
             lacking = (residual * equations.preconditioner.solve(residual)).mean(dim=0).sqrt()
             errors, told = residual[rows].abs(), torch.minimum(torch.as_tensor(solve.errors), lacking)
             bounded = bool((lacking <= told).all())
             floor = errors.square().mean(dim=0).sqrt() + told * float(variances.mean().sqrt())
-            share = float(((errors / deviations).quantile(QUANTILE, dim=0) + NORMAL * told).max())
+            shares = (errors / deviations).quantile(QUANTILE, dim=0) + NORMAL * told
         precision, rounding, sizes = self._rounding(weights)
         if len(sizes):
-            shares = rounding * sizes / deviations[: len(sizes)]
-            share = max(share, float(shares.quantile(QUANTILE, dim=0).max()))
+            rounded = rounding * sizes / deviations[: len(sizes)]
+            shares = torch.maximum(shares, rounded.quantile(QUANTILE, dim=0))
         return Accuracy(
-            share,
+            tuple(shares.tolist()),
             tuple(floor.tolist()),
             precision,
             rounding,
@@ -330,6 +344,11 @@ class _Route:
         # At rows that are left out it is larger than at those that are known.
         latent = torch.maximum(self._sampled[: len(rows)] - self._variances.noise(rows), at_rows)
         return float((errors / latent.clamp_min(torch.finfo(torch.float64).tiny)).quantile(0.9))
+
+
+def _with_passes(solve: SolveResult, spent: Counter[str]) -> SolveResult:
+    """A solve that counts the passes of all that led to it."""
+    return replace(solve, passes=spent.total(), passes_by_precision=dict(spent))
 
 
 def _explained(found: Posterior, ways: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,9 +79,13 @@ class Equations(Lazy):
         for name in ("factor", "preconditioner"):
             vars(self).pop(name, None)
 
-    def scaled(self, scale: float) -> Equations:
-        """Those of the matrix times a number, with the factor that there is."""
-        other = Equations(self.problem, self.hyperparameters.scaled(scale), self.route, self.recipe)
+    def scaled(self, scale: float, units: Tensor) -> Equations:
+        """Those of the matrix times a number and targets divided by units (q,), with the factor there is."""
+        point = self.hyperparameters.scaled(scale)
+        if point.mean is not None:
+            point = replace(point, mean=point.mean.with_value(point.mean.value / units))
+        problem = replace(self.problem, y=self.problem.y / units)
+        other = Equations(problem, point, self.route, self.recipe)
         if self.factor is not None:
             vars(other)["factor"] = self.factor.scaled(scale)
         return other

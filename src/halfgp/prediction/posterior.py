@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,20 +16,21 @@ from halfgp.errors import HalfGPWarning
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.operators import KernelOperator
-from halfgp.precision import Precision
+from halfgp.precision import DOUBLE, Precision
 from halfgp.preconditioners import LowRankPlusNoise
 from halfgp.prediction.accuracy import ERROR_TOL, Accuracy
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.lazy import Lazy
 from halfgp.prediction.truncation import TruncatedMean
-from halfgp.prediction.variances import Variances
+from halfgp.prediction.variances import VARIANCE_ERROR, Variances
 from halfgp.problem import Problem
 from halfgp.solvers import SolveResult, cg, log_determinant
 
 SAMPLE_FEATURES = 2048
 COLUMNS = 64  # right-hand sides of one solve
 JOINT_POINTS = 2048  # up to so many are drawn jointly: their covariance is a dense matrix
+TRACE_PROBES = 8  # that tell how rounding adds up
 COVARIANCE_SHARE = 0.1  # of a variance: what the error of its solve may be
 
 
@@ -70,6 +72,7 @@ class Posterior(Lazy):
         variances: of the function.
         solve: the outcome of the solve.
         scale: what outputscale and noise were multiplied by after it.
+        units: (q,) what targets were divided by after it.
         tol: true relative residual of later solves.
         max_iterations: of those.
         seed: of estimates.
@@ -85,12 +88,14 @@ class Posterior(Lazy):
         variances: Variances,
         solve: SolveResult,
         scale: float = 1.0,
+        units: Tensor | None = None,
         tol: float,
         max_iterations: int,
         seed: int,
     ) -> None:
         self.equations, self.variances, self.accuracy = equations, variances, accuracy
         self.weights, self.correction, self.solve, self.scale = weights, correction, solve, scale
+        self.units = torch.ones(weights.shape[1], dtype=torch.float64) if units is None else units
         self.tol, self.max_iterations, self.seed = tol, max_iterations, seed
 
     @property
@@ -224,7 +229,8 @@ class Posterior(Lazy):
     def log_marginal_likelihood(self) -> tuple[float, float]:
         """The value and its standard error, of the standardised targets.
 
-        With weights w that leave a residual r, y'(K + noise)^-1 y is y'w + w'r + r'(K + noise)^-1 r.
+        With weights w that leave a residual r, y'(K + noise)^-1 y is y'w + w'r + r'(K + noise)^-1 r. In
+        double the error is that of rounding (`_rounded`).
         """
         (n, q), equations = self.problem.y.shape, self.equations
         residual = equations.residual(self.weights)
@@ -232,7 +238,8 @@ class Posterior(Lazy):
         fit = float(((equations.right_hand_side + residual) * self.weights).sum())
         if equations.route == "double factor":
             assert self.factor is not None
-            value, log_det, error = fit + left, self.factor.log_determinant(), 0.0
+            value, log_det = fit + left, self.factor.log_determinant()
+            error = self._rounded()
         else:
             root = equations.preconditioner
             known = root if isinstance(root, LowRankPlusNoise | CholeskyFactor) else None
@@ -243,6 +250,23 @@ class Posterior(Lazy):
             error = found.error + (left / q if self.factor is None else 0.0)
         value = -0.5 * (value + q * log_det + n * q * math.log(2 * math.pi))
         return value, 0.5 * q * error
+
+    def _rounded(self) -> float:
+        """What rounding in double may have done to the log determinant and the fit of a target together.
+
+        With E for that of K and of the factor they are off by the trace of (K + noise)^-1 E, and by w'E w. E
+        is as good as random, so that norms tell; but for the diagonal, which may be rounded the same way in
+        all rows, so that the trace does. Both are estimated, O(n²).
+        """
+        generator = torch.Generator().manual_seed(self.seed)
+        signs = torch.randint(0, 2, (self.problem.rows, TRACE_PROBES), generator=generator).double() * 2 - 1
+        solved = self.equations.preconditioner.solve(signs)
+        trace = float((signs * solved).sum()) / TRACE_PROBES
+        norm = math.sqrt(float(solved.square().sum()) / TRACE_PROBES)
+        weights = float(self.weights.square().sum(dim=0).mean())
+        prior = self.hyperparameters.kernel.diagonal(self.problem.x, white=False).detach()
+        size = float((prior + self.operator.nugget).max())
+        return DOUBLE.eps * size * (trace + VARIANCE_ERROR * (norm + weights))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Means (n, q) and variances (n,) of each row's target, given all the others; noise included.
@@ -269,19 +293,27 @@ class Posterior(Lazy):
         latent, gap = self.variances.local(self.problem.x, leave_out=rows)
         return latent + self.variances.noise(rows), gap
 
-    def rescaled(self, scale: float) -> Posterior:
-        """The same with K + noise multiplied by a number: the same means, and every variance times it."""
-        if scale == 1.0:
+    def rescaled(self, scales: Tensor) -> Posterior:
+        """The same with every variance of target c times scales[c] (q,), and no mean changed.
+
+        Their mean goes to K + noise. What a target's own scale is beside it is a matter of the units that the
+        target is in, and those it is divided by: whatever is asked of targets in their own units has it.
+        """
+        if bool((scales == 1.0).all()):
             return self
-        equations = self.equations.scaled(scale)
+        scale = float(scales.mean())
+        units = (scales / scale).sqrt()
+        equations = self.equations.scaled(scale, units)
+        weights = self.weights / (scale * units)
         return Posterior(
             equations,
-            weights=self.weights / scale,
-            correction=self.correction / scale,
-            accuracy=self.accuracy.rescaled(scale),
-            variances=self.variances.of(equations),
-            solve=self.solve,
+            weights=weights,
+            correction=self.correction / (scale * units),
+            accuracy=self.accuracy.rescaled(scales, units),
+            variances=self.variances.scaled(equations, scale),
+            solve=replace(self.solve, solution=weights),
             scale=self.scale * scale,
+            units=self.units * units,
             tol=self.tol,
             max_iterations=self.max_iterations,
             seed=self.seed,

@@ -8,12 +8,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from halfgp.neighbours import LocalPosterior
+from halfgp.neighbours import NONE, LocalPosterior, Shrinkage
 from halfgp.precision import DOUBLE, SINGLE
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.lazy import Lazy
 
 CHUNK_BYTES = 2**28
+SAMPLED_ROWS = 64  # that tell how coordinates are rounded
 VARIANCE_ERROR = 12.0  # units of rounding: three times what was found, with noise from 1e-5 to 0.1
 
 
@@ -24,29 +25,29 @@ class Variances(Lazy):
     Attributes:
         equations: K + noise on the rows.
         neighbours: of local variances; None is automatic.
-        scale: of local variances.
+        shrinkage: of local variances.
     """
 
     equations: Equations
     neighbours: int | None
-    scale: float = 1.0
+    shrinkage: Shrinkage = NONE
 
     @cached_property
     def local(self) -> LocalPosterior:
         """Variances without a factor."""
         problem, point = self.equations.problem, self.equations.hyperparameters
-        return LocalPosterior.build(problem, point, self.neighbours, self.scale)
+        return LocalPosterior.build(problem, point, self.neighbours, self.shrinkage)
 
     def calibrated(self, inverse_trace: float, seed: int) -> Variances:
-        """With the scale of local variances that agrees with a trace of (K + noise)^-1."""
+        """With the shrinkage of local variances that agrees with a trace of (K + noise)^-1."""
         local = self.local.calibrated(inverse_trace, self.equations.operator.nugget, seed)
-        other = Variances(self.equations, self.neighbours, local.scale)
+        other = Variances(self.equations, self.neighbours, local.shrinkage)
         vars(other)["local"] = local  # its tree need not grow again
         return other
 
-    def of(self, equations: Equations) -> Variances:
-        """The same way to variances of other equations."""
-        return Variances(equations, self.neighbours, self.scale)
+    def scaled(self, equations: Equations, scale: float) -> Variances:
+        """The same way to variances of other equations, whose matrix is this one times a number."""
+        return Variances(equations, self.neighbours, self.shrinkage.scaled(scale))
 
     def at(self, x: Tensor, errors: bool = False) -> tuple[Tensor, Tensor | None]:
         """Variances (m,) at points (m, d), never below 0, and their errors if asked for; in chunks."""
@@ -63,11 +64,31 @@ class Variances(Lazy):
             explained[some] = white.double().square().sum(dim=0)
             if errors:
                 amplified[some] = factor.whiten(white, transposed=True).double().square().sum(dim=0)
+        variance = (prior - explained).clamp_min(0.0)
+        if not errors:
+            return variance, None
         fmt = SINGLE if factor.lower.dtype == torch.float32 else DOUBLE
         # A factor is exact for a matrix E away, by some eps in every entry. With w = (K + noise)^-1 k the
         # variance is then off by w'E w, and E is as good as random.
-        error = VARIANCE_ERROR * fmt.eps * prior * (1.0 + amplified) if errors else None
-        return (prior - explained).clamp_min(0.0), error
+        largest, relative = self._coordinates
+        rounded = VARIANCE_ERROR * fmt.eps * prior * (1.0 + amplified)
+        return variance, rounded + largest * amplified.sqrt() + relative * prior * amplified
+
+    @cached_property
+    def _coordinates(self) -> tuple[float, float]:
+        """What rounded coordinates do to entries of K in single: at most, and relative to entries on average.
+
+        In a coordinate of hundreds of lengthscales the last place is far more than that of an entry. It moves
+        entries of near rows alone, of which k may hold one; and w holds as many as the matrix.
+        """
+        problem, point = self.equations.problem, self.equations.hyperparameters
+        if self.equations.precision != "single":
+            return 0.0, 0.0  # an eps of double takes coordinates that no data have
+        x = problem.x[problem.some_rows(SAMPLED_ROWS, 0)]
+        exact = torch.as_tensor(problem.cross(point, x, "double").to_dense())
+        error = self.cross(x).double() - exact
+        size = exact.norm().clamp_min(torch.finfo(torch.float64).tiny)
+        return float(error.abs().max()), float(error.norm() / size)
 
     def left_out(self, rows: Tensor) -> Tensor:
         """Variances (m,) of the targets of some rows, each given all the others; noise included.

@@ -19,6 +19,7 @@ from halfgp.solvers.advice import advice
 from halfgp.solvers.base import ConvergenceWarning, SolveResult, check_tolerance
 from halfgp.solvers.checkpoint import SolveCheckpoint
 from halfgp.solvers.controller import Callback, Controller, Options
+from halfgp.solvers.energy import LARGEST_RESIDUAL
 from halfgp.solvers.ladder import Ladder
 from halfgp.solvers.reorthogonalise import window_of
 from halfgp.solvers.system import System, as_system, rung_name
@@ -58,8 +59,9 @@ def cg(
         tol: largest true relative residual |b - A x| / |b| of any column; or of each, a sequence (t,).
         error_tol: beside it the largest error |x - A^-1 b|_A / √n, as estimated; infinite for none. Where b
             has the covariance A, as targets of a Gaussian process do, it is in units of their deviations.
-            The estimate takes a preconditioner for one that is not above A, as ours are, and may take a
-            plateau for the end: it goes with a residual of 0.1 or less.
+            The estimate takes a preconditioner for one that is not above A, as ours are. It goes with a
+            residual of at most 0.1, which is then asked for, whatever `tol` is. For a matrix of which neither
+            a preconditioner nor noise is known it may take a plateau for the end.
         max_iterations: in total, on all rungs.
         min_iterations: before any column may stop, whatever the tolerance: with one of 1, zero would do.
         inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,
@@ -89,9 +91,11 @@ def cg(
     paper = ladder.fixed and ladder.system.precision.is_sixteen_bit
     if inner_product == "auto":
         inner_product = "log" if paper else "direct"
+    errors = _tolerances(math.inf if error_tol is None else error_tol, vectors, "error_tol")
+    residuals = _tolerances(tol, vectors, "tol")
     options = Options(
-        _tolerances(tol, vectors, "tol"),
-        _tolerances(math.inf if error_tol is None else error_tol, vectors, "error_tol"),
+        torch.where(errors.isfinite(), residuals.clamp_max(LARGEST_RESIDUAL), residuals),
+        errors,
         min_iterations,
         max_iterations,
         inner_product,

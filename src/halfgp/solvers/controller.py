@@ -27,7 +27,7 @@ SAFETY = 1.25  # of the gap, which is read off a sample
 IN_RESULT = ("_earlier", "_error")
 BETWEEN_ITERATIONS = (
     *("_iterates", "_near", "_gap", "_known", "_lowest", "_low", "_iteration"),
-    *("_held", "_active", "_live", "_offending", "_corrected"),
+    *("_held", "_active", "_live", "_offending", "_corrected", "_judged", "_judged_at"),
 )
 REST = 3  # iterations that a correction on the space so far has to last, or it does not help
 
@@ -74,6 +74,7 @@ class Controller:
         self._low = self._best.x.clone()
         self._history: list[Tensor] = []
         self._iteration = 0
+        self._judged, self._judged_at = self._best.relative.clone(), 0
         self._monitor: GapMonitor | None = None
 
     def run(self, x0: Tensor | None, state: State | None = None) -> None:
@@ -117,9 +118,10 @@ class Controller:
     def _begin(self, x0: Tensor | None) -> None:
         if x0 is not None and len(self._open()):
             self._iterates = column_major(x0.double()) / self._best.scale
-            self._low = self._iterates.clone()
+            self._low, self._earlier = self._iterates.clone(), self._iterates.clone()
             self._best.forget()
             self._look()
+            self._judged = self._best.relative.clone()
         if not len(self._open()):
             return
         self._watch()
@@ -295,7 +297,6 @@ class Controller:
 
     def _decide(self, event: str) -> None:
         """After a phase: look, then end, climb, replace the residual, or begin again."""
-        before = self._best.relative.clone()
         columns = self._open()
         if self._options.paper:
             self._iterates = self._low.clone()  # nothing is repaired there
@@ -306,7 +307,7 @@ class Controller:
         left = self._open()
         reason = ""
         if len(left) and event in ("claim", "overtaken"):
-            reason = self._reason(left, relative[torch.isin(columns, left)], before[left])
+            reason = self._reason(left, relative[torch.isin(columns, left)])
         if len(left) and (reason or event not in ("claim", "overtaken")):
             self._recall()
             left = self._open()
@@ -332,10 +333,18 @@ class Controller:
             self._look()
         self._lowest[columns] = self._best.relative[columns]  # what it promised is known now
 
-    def _reason(self, columns: Tensor, relative: Tensor, before: Tensor) -> str:
-        """Why this rung should be left, or "": true residuals now and at the last look, by column."""
+    def _reason(self, columns: Tensor, relative: Tensor) -> str:
+        """Why this rung should be left, or "", from true residuals by column: now, and when last judged.
+
+        A few iterations have to pass between judgements: residuals need not fall from one to the next, and
+        what an error lacks may call for looks one after the other.
+        """
+        before = self._judged[columns]
         if bool((relative > DIVERGENCE * before).any()):
             return "divergence"
+        if self._iteration - self._judged_at < REST:
+            return ""
+        self._judged, self._judged_at = self._best.relative.clone(), self._iteration
         if bool((relative > PROGRESS * before).any()):
             return "stagnation"
         unknown = relative > OVERTAKEN**-1 * self._known[columns]

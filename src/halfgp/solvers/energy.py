@@ -13,6 +13,7 @@ from halfgp.solvers.system import System
 
 WINDOW = 0.1  # of the iterations so far, whose gains are compared with those of as many before
 FEWEST = 8  # iterations of a window: gains go up and down from one to the next
+LARGEST_RESIDUAL = 0.1  # that an estimate goes with: above it, what is solved may be a small part of b
 BELIEVED = 30.0  # times below the bound at most: where it was measured, the truth was up to 20 times below
 
 
@@ -26,11 +27,15 @@ class EnergyMonitor:
     smaller one counts:
 
     - √(r' P^-1 r / n). Preconditioners from a part of the kernel are never above A, and neither is a factor,
-      but for the rounding of what they are made of (`allow`): this is a bound, and close where P is.
+      but for the rounding of what they are made of (`allow`), nor is the noise, which stands for P where
+      there is none; so that this is a bound. It is close where P is.
     - What steps gain. CG lowers the squared norm of the error by α r'd in every step, so that all gains to
       come are what is lacking now. Gains that fell by q from one window of steps to the next are taken to
       go on so, and the last window is counted among what is lacking. On a plateau, where q is 1, that is
       infinite; and since a plateau may look like the end, the bound is believed up to a factor.
+
+    Where neither a preconditioner nor noise is known gains are all there is, and a spectrum with a gap, whose
+    upper part is solved long before the lower one, deceives them.
     """
 
     def __init__(self, system: System, preconditioner: Preconditioner | None, scale: Tensor) -> None:
@@ -74,22 +79,22 @@ class EnergyMonitor:
             gap: (c,) norms of what the recurrence did not know of them, nor do its gains.
             columns: which these are.
         """
-        if self._preconditioner is None:
-            return self._estimate(torch.full((len(columns),), torch.inf), columns, gap)
-        energy = self._system.dot(r, self._preconditioner.solve(r))
+        energy = self._system.dot(r, r if self._preconditioner is None else self._preconditioner.solve(r))
         return self._estimate(energy.clamp_min(0.0).sqrt(), columns, gap)
 
     def estimate(self, norm: Tensor, columns: Tensor) -> Tensor:
-        """From √(r' P^-1 r) (c,), as the recurrence has it."""
-        return self._estimate(torch.inf if self._preconditioner is None else norm, columns)
+        """From √(r' P^-1 r) (c,), as the recurrence has it; √(r' r) without a preconditioner."""
+        return self._estimate(norm, columns)
 
-    def _estimate(self, norm: Tensor | float, columns: Tensor, gap: Tensor | None = None) -> Tensor:
-        bound = norm * self._unit[columns] * self._above
+    def _estimate(self, norm: Tensor, columns: Tensor, gap: Tensor | None = None) -> Tensor:
+        bound = norm.double() * self._unit[columns] * self._above
+        if self._preconditioner is None:
+            bound = bound / self._least if math.isfinite(self._least) else torch.full_like(bound, torch.inf)
         lacking = self._lacking[columns]
         if gap is not None:
             # Rounding is as good as random, and most of a random vector is where A is hardly above its noise.
             lacking = torch.hypot(lacking, gap * self._unit[columns] / self._least)
-        # Without a preconditioner there is no bound, and gains are all there is.
+        # Without a bound gains are all there is.
         believed = torch.maximum(lacking, torch.where(bound.isinf(), 0.0, bound / BELIEVED))
         return torch.minimum(bound, believed)
 

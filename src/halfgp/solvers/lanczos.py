@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfgp.data import ArrayLike, as_vectors
+from halfgp.data import ArrayLike, as_vectors, binary_scale
 from halfgp.errors import InputError
 from halfgp.precision import DOUBLE, Precision
 from halfgp.solvers.recurrence import rounded
@@ -146,7 +146,9 @@ class LanczosProcess:
             self._basis.append(q)
             for _ in range(2):  # classical Gram-Schmidt is as good as modified, if done twice
                 w = w - self._basis.combine(self._basis.coefficients(w))
-        beta = self._system.dot(w, w).sqrt()
+        size = binary_scale(w)  # the square of a norm may be beyond double where the norm is not
+        scaled = w / size
+        beta = self._system.dot(scaled, scaled).sqrt() * size
         self._lengths += self.alive.cpu()
         self._size = torch.maximum(self._size, alpha.abs() + beta)
         self.alive = self.alive & (beta > self.roundoff) & beta.isfinite()

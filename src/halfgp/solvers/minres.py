@@ -123,7 +123,10 @@ class ShiftedMinres:
         direction = torch.where(usable[..., None], direction / safe[..., None], 0.0)
         # At the least squares of a singular system the next step goes far along its null space: one whose
         # rounding is more than what it gains is not taken, nor is any after it, unless both are nothing.
-        reach = cosine.abs() * direction.norm(dim=-1)
+        largest = (
+            direction.abs().amax(dim=-1).clamp_min(torch.finfo(torch.float64).tiny)
+        )  # squares may overflow
+        reach = cosine.abs() * largest * (direction / largest[..., None]).norm(dim=-1)
         gain = (cosine.square() / (1.0 + sine.abs())).clamp_min(math.sqrt(self._process.eps))
         self._open &= ~(reach * self._process.roundoff > gain)
         usable &= self._open
