@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfgp.backends.chain_rule import pull_back
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel, Leaf
@@ -86,13 +87,7 @@ def dense_likelihood(
 def _gradient(output: Tensor, parameters: dict[str, Parameter], seed: Tensor) -> dict[str, Tensor]:
     """Of <seed, output> in every parameter, by name; zero where the output does not depend on it."""
     leaves = {name: parameter.value for name, parameter in parameters.items()}
-    if not output.requires_grad:
-        return {name: torch.zeros_like(value) for name, value in leaves.items()}
-    found = torch.autograd.grad(output, list(leaves.values()), seed, allow_unused=True)
-    return {
-        name: torch.zeros_like(leaves[name]) if g is None else g
-        for name, g in zip(leaves, found, strict=True)
-    }
+    return dict(zip(leaves, pull_back([output], [seed], list(leaves.values())), strict=True))
 
 
 def _kernel_gradient(kernel: Kernel, x: Tensor, by_k: Tensor) -> dict[str, Tensor]:
