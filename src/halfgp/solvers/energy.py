@@ -25,7 +25,7 @@ class EnergyMonitor:
     smaller one counts:
 
     - √(r' P^-1 r / n). Preconditioners from a part of the kernel are never above A, and neither is a factor,
-      but for the rounding of what they are made of (`allow`); so that this is a bound. It is close where P is.
+      but for the rounding of what they are made of (`allow`): so this is a bound, and close where P is.
     - What steps gain. CG lowers the squared norm of the error by α r'd in every step, so that all gains to
       come are what is lacking now. Gains that fell by q from one window of steps to the next are taken to
       go on so, and the last window is counted among what is lacking. On a plateau, where q is 1, that is
