@@ -129,14 +129,15 @@ def test_a_route_that_does_not_do_is_left_for_the_next(monkeypatch):
 def test_where_nothing_does_it_raises_with_the_remedy(monkeypatch):
     by(monkeypatch, "low rank")
     point, problem, *_ = case("smoother, hardly any")
-    with pytest.raises(UnsolvedError, match=r"700 rows left .* deviations.*`noise_floor`.*unsolved=\"warn\""):
+    remedy = rf"{N} rows left .* deviations.*`noise_floor`.*unsolved=\"warn\""
+    with pytest.raises(UnsolvedError, match=remedy):
         condition(problem, point, how(max_iterations=3))
 
 
 def test_who_insists_is_told_with_every_prediction_and_deviations_include_the_error(monkeypatch):
     by(monkeypatch, "low rank")
     point, problem, new, book = case("smoother, hardly any")
-    with pytest.warns(UnsolvedWarning, match="700 rows left"):
+    with pytest.warns(UnsolvedWarning, match=f"{N} rows left"):
         found = condition(problem, point, how(max_iterations=3, unsolved="warn"))
     assert not found.accuracy.solved
     with pytest.warns(UnsolvedWarning, match="rest on a solve whose error"):
