@@ -68,6 +68,22 @@ def test_instruction_sets_start_with_the_portable_one(report: doctor.Report) -> 
         assert report.instruction_sets[0] == "scalar"
 
 
+def engine_note() -> tuple[bool, str]:
+    return next((found.available, found.note) for found in doctor.examine().backends if found.name == "cpu")
+
+
+@pytest.mark.skipif("cpu" not in backends.available(), reason="halfgp._cpu was not built")
+def test_an_instruction_set_that_the_environment_forces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HALFGP_INSTRUCTION_SET", raising=False)
+    assert "HALFGP_INSTRUCTION_SET" not in engine_note()[1]
+    monkeypatch.setenv("HALFGP_INSTRUCTION_SET", "scalar")
+    assert engine_note() == (True, "compiled, with scalar, as HALFGP_INSTRUCTION_SET says")
+    monkeypatch.setenv("HALFGP_INSTRUCTION_SET", "mmx")
+    available, note = engine_note()
+    assert not available
+    assert "`HALFGP_INSTRUCTION_SET` must be one of ['scalar'" in note
+
+
 def test_without_the_extension_the_reference_is_chosen_and_the_reason_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from halfgp import backends
-from halfgp.errors import BackendWarning
+from halfgp.errors import BackendWarning, InputError
 from halfgp.version import __version__
 
 _LIBRARIES = ("torch", "numpy", "scipy")
@@ -116,11 +116,22 @@ def _examine_backend(name: str) -> BackendFacts:
     """Whether one backend loads, by loading it."""
     if name not in backends.available():
         return BackendFacts(name, False, "not built: installing from source takes a C++ compiler")
-    notes = {
-        "cpu": f"compiled, with {(_instruction_sets() or ('no instruction set',))[-1]}",
-        "reference": "torch, any device: the specification, and slow",
-    }
+    if name == "cpu":
+        return _examine_engine()
+    notes = {"reference": "torch, any device: the specification, and slow"}
     return BackendFacts(name, True, notes.get(name, "ready"))
+
+
+def _examine_engine() -> BackendFacts:
+    """The compiled backend, with the instructions it will use, which the environment may have chosen."""
+    from halfgp.backends import cpu
+
+    try:
+        chosen = cpu.chosen_instruction_set()
+    except InputError as error:
+        return BackendFacts("cpu", False, str(error))
+    forced = f", as {cpu.FORCED} says" if os.environ.get(cpu.FORCED) else ""
+    return BackendFacts("cpu", True, f"compiled, with {chosen}{forced}")
 
 
 def _choose(found: tuple[BackendFacts, ...]) -> tuple[str, str]:

@@ -184,9 +184,29 @@ def test_an_unknown_instruction_set_is_an_error_that_names_those_there_are() -> 
         KernelOperator(RBF(), random(3, 2), backend=cpu.CpuBackend("mmx"))
 
 
-def test_the_best_instruction_set_is_the_default() -> None:
+def test_the_best_instruction_set_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HALFGP_INSTRUCTION_SET", raising=False)
     matrix = bind(Contestant("cpu", cpu.BACKEND), RBF(), random(3, 2), None, "single")
     assert matrix.instruction_set == cpu.instruction_sets()[-1]
+
+
+@pytest.mark.parametrize("name", cpu.instruction_sets())
+def test_the_environment_forces_an_instruction_set_where_the_caller_names_none(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HALFGP_INSTRUCTION_SET", name)
+    matrix = bind(Contestant("cpu", cpu.BACKEND), RBF(), random(3, 2), None, "single")
+    assert matrix.instruction_set == name
+    named = bind(Contestant("cpu", cpu.CpuBackend("scalar")), RBF(), random(3, 2), None, "single")
+    assert named.instruction_set == "scalar"
+
+
+def test_an_unknown_instruction_set_in_the_environment_is_an_error_that_names_those_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HALFGP_INSTRUCTION_SET", "mmx")
+    with pytest.raises(InputError, match=r"`HALFGP_INSTRUCTION_SET` must be one of \['scalar'.*got 'mmx'"):
+        KernelOperator(RBF(), random(3, 2), backend="cpu")
 
 
 @each_instruction_set

@@ -44,9 +44,10 @@ def denormals_live() -> bool:
 
 @contextmanager
 def signal_after(seconds: float) -> Iterator[list[float]]:
-    """Raises KeyboardInterrupt in the main thread after a while; yields the moment when it was sent.
+    """Raises KeyboardInterrupt in the main thread after a while; yields the processor time when it was sent.
 
-    The handler expects to run in the caller's mode, not in that of the engine.
+    Processor time, for where others use the machine too no limit holds by the clock on the wall. The handler
+    expects to run in the caller's mode, not in that of the engine.
     """
 
     def interrupt(*_: object) -> None:
@@ -56,7 +57,7 @@ def signal_after(seconds: float) -> Iterator[list[float]]:
     sent: list[float] = []
 
     def send() -> None:
-        sent.append(time.monotonic())
+        sent.append(time.process_time())
         os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
@@ -109,7 +110,7 @@ def test_a_signal_stops_a_pass_within_a_second_and_leaves_all_in_order(threads: 
     v = torch.ones(operator.shape[1], 1)
     with pytest.raises(KeyboardInterrupt), signal_after(0.3) as sent:
         operator @ v if what == "product" else operator.bilinear_gradient(v, v)
-    assert time.monotonic() - sent[0] < 1.0
+    assert time.process_time() - sent[0] < threads * 1.0
     assert denormals_live()
     small = KernelOperator(RBF(3.0), points(300), precision="single", backend="cpu")
     assert torch.equal(small @ points(300), small @ points(300))
@@ -129,27 +130,29 @@ def test_a_signal_stops_a_rectangular_product_of_few_rows_and_many_columns_withi
     v = torch.ones(300_000, 8)
     with pytest.raises(KeyboardInterrupt), signal_after(0.3) as sent:
         operator @ v
-    assert time.monotonic() - sent[0] < 1.0
+    assert time.process_time() - sent[0] < 1.0
 
 
 def test_ctrl_c_ends_a_long_product_within_a_second_and_the_operator_still_works() -> None:
     # Tests started in the background of a shell ignore SIGINT, and Python follows: ask for it again.
     script = """
-    import signal
+    import signal, time
     import torch
     from halfgp import RBF, KernelOperator
     from halfgp.backends.cpu import CpuBackend
 
+    torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     x = torch.randn(60_000, 9)
     operator = KernelOperator(RBF(3.0), x, precision="double", backend=CpuBackend("scalar"))
     few = KernelOperator(RBF(3.0), x[:300], precision="double", backend=CpuBackend("scalar"))
     before = few @ x[:300]
     print("ready", flush=True)
+    began = time.process_time()
     try:
         operator @ x
     except KeyboardInterrupt:
-        print("interrupted", flush=True)
+        print(time.process_time() - began, flush=True)
     print(torch.equal(few @ x[:300], before) and bool(torch.isfinite(operator.rows(0)).all()), flush=True)
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
@@ -157,11 +160,12 @@ def test_ctrl_c_ends_a_long_product_within_a_second_and_the_operator_still_works
         assert child.stdout is not None
         try:
             assert child.stdout.readline() == "ready\n"
+            ready = time.monotonic()
             time.sleep(0.5)
             sent = time.monotonic()
             child.send_signal(signal.SIGINT)
-            assert child.stdout.readline() == "interrupted\n"
-            assert time.monotonic() - sent < 1.0
+            # Its one thread had at most so much processor time before the signal, and a second after it.
+            assert float(child.stdout.readline()) < sent - ready + 1.0
             assert child.stdout.readline() == "True\n"
             assert child.wait(timeout=20) == 0
         finally:

@@ -8,6 +8,7 @@ other end.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import importlib.util
 import os
@@ -196,16 +197,19 @@ def cpu_module() -> Any:
 def _build() -> tuple[Path, str]:
     """The driver, built with the extension's flags (a minute at most), and what went wrong."""
     directory = ROOT / "build" / "aarch64-driver"
+    directory.mkdir(parents=True, exist_ok=True)
     compiler = f"-DCMAKE_CXX_COMPILER={TOOLS['aarch64-linux-gnu-g++']}"
     system = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64")
-    for words in (
-        ("-S", ROOT, "-B", directory, "-DHALFGP_DRIVER=ON", compiler, *system),
-        ("--build", directory, "--parallel", "2"),
-    ):
-        command = [str(word) for word in (TOOLS["cmake"], *words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            return directory, done.stdout + done.stderr
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, of which one builds
+        for words in (
+            ("-S", ROOT, "-B", directory, "-DHALFGP_DRIVER=ON", compiler, *system),
+            ("--build", directory, "--parallel", "2"),
+        ):
+            command = [str(word) for word in (TOOLS["cmake"], *words)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return directory, done.stdout + done.stderr
     return directory / "halfgp-driver", ""
 
 

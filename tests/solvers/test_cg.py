@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ from halfgp import RBF, KernelOperator
 from halfgp.errors import InputError
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.solvers import ConvergenceWarning, Status, cg
+from halfgp.solvers.ladder import CONTRACTION
 
 
 def laplacian(n: int = 120) -> scipy.sparse.csr_matrix:
@@ -106,7 +108,7 @@ def test_an_exact_start_returns_at_once_and_a_near_one_sooner():
     assert exact.passes == 1
     torch.testing.assert_close(exact.solution, x, rtol=0, atol=0)
     cold = cg(op, b, tol=1e-6)
-    warm = cg(op, b, x0=x + 1e-4 * torch.randn_like(x), tol=1e-6)
+    warm = cg(op, b, x0=x + 1e-4 * columns(200, 2, seed=2), tol=1e-6)
     assert warm.converged
     assert warm.iterations < cold.iterations
 
@@ -115,11 +117,13 @@ def test_columns_do_not_depend_on_their_neighbours_or_order():
     op = kernel_operator()
     b = columns(200, 5)
     order = torch.tensor([3, 0, 4, 2, 1])
+    # Each residual is 1e-8 of b at most, which the inverse makes larger by one over the noise.
+    apart = 2 * 1e-8 * float(b.norm(dim=0).max() / op.noise)
     forward = cg(op, b, tol=1e-8)
     backward = cg(op, b[:, order], tol=1e-8)
-    torch.testing.assert_close(backward.solution, forward.solution[:, order], rtol=0, atol=1e-6)
+    torch.testing.assert_close(backward.solution, forward.solution[:, order], rtol=0, atol=apart)
     alone = cg(op, b[:, 2], tol=1e-8)
-    torch.testing.assert_close(alone.solution, forward.solution[:, 2], rtol=0, atol=1e-6)
+    torch.testing.assert_close(alone.solution, forward.solution[:, 2], rtol=0, atol=apart)
 
 
 def test_an_easy_column_does_not_hide_a_hard_one():
@@ -142,8 +146,9 @@ def test_the_default_takes_no_more_passes_than_plain_cg_in_double():
             ours = cg(op, b, preconditioner=recipe, tol=tol)
             assert ours.converged
             assert plain.converged
-            assert ours.passes <= 1.3 * plain.passes
-            assert ours.passes_by_precision.get("double", 0) <= 3
+            assert ours.passes <= plain.passes
+            # Single stays as long as every check in double finds the residual a digit lower, and one ends it.
+            assert ours.passes_by_precision["double"] <= 1 + math.log(tol, CONTRACTION)
 
 
 def test_a_replaced_residual_does_not_start_again():
@@ -154,7 +159,7 @@ def test_a_replaced_residual_does_not_start_again():
     ours = cg(op, b, tol=1e-9, precision="single")
     assert ours.converged
     assert ours.passes_by_precision["double"] >= 2
-    assert ours.iterations <= 1.25 * exact.iterations
+    assert ours.iterations < 1.5 * exact.iterations  # to start again is to take as many once more
 
 
 def test_a_window_and_no_reorthogonalisation_converge_too():
@@ -171,7 +176,8 @@ def test_log_inner_products_change_nothing_where_sums_are_wide():
     direct = cg(op, b, tol=1e-6, precision="double")
     log = cg(op, b, tol=1e-6, precision="double", inner_product="log")
     assert abs(direct.iterations - log.iterations) <= 1
-    torch.testing.assert_close(direct.solution, log.solution, rtol=0, atol=1e-3)
+    apart = 2 * 1e-6 * float(b.norm(dim=0).max() / op.noise)  # by their residuals
+    torch.testing.assert_close(direct.solution, log.solution, rtol=0, atol=apart)
 
 
 def test_the_callback_sees_every_iteration():

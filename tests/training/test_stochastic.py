@@ -7,6 +7,7 @@ import pytest
 import torch
 from contracts.textbook import Textbook, at, points, targets
 
+from halfgp.backends import get_backend
 from halfgp.kernels import RBF, Matern
 from halfgp.likelihood import GradientEstimator, dense_likelihood
 from halfgp.model import ExactGP, training_of
@@ -15,6 +16,7 @@ from halfgp.preconditioners import PivotedCholesky
 from halfgp.priors import PAPER
 from halfgp.problem import Problem
 from halfgp.settings import Settings
+from halfgp.threads import torch_threads
 from halfgp.training import stochastic, train
 from halfgp.training.stochastic import StochasticTraining, TrainingError
 
@@ -33,6 +35,31 @@ def problem(n=N, **options):
 
 def run(start=START, rows=None, observe=lambda step, point: None, priors=PAPER, **options):
     return train(start, rows or problem(), settings(**options), priors, observe=observe)
+
+
+class Watched:
+    """The backend that serves, which notes its own threads and torch's at every product."""
+
+    def __init__(self):
+        self.seen = set()
+        self._inner = get_backend("auto", torch.device("cpu"))
+        self.name, self.stored_bytes = self._inner.name, self._inner.stored_bytes
+
+    def bind(self, *points, threads, **options):
+        matrix = self._inner.bind(*points, threads=threads, **options)
+        product = matrix.matmul
+        matrix.matmul = lambda *args: self.seen.add((threads, torch.get_num_threads())) or product(*args)
+        return matrix
+
+
+@pytest.mark.parametrize(("probes", "dense"), [(100, 1), (110, 2)])  # 300 rows: 30,300 numbers, and 33,300
+def test_short_vectors_take_one_thread_and_products_all(probes, dense):
+    """A team of threads at a BLAS that has microseconds of work costs ten times what it saves."""
+    watched = Watched()
+    with torch_threads(2):
+        run(rows=problem(backend=watched), steps=1, probes=probes)
+        assert torch.get_num_threads() == 2
+    assert watched.seen == {(2, dense)}
 
 
 def poison(monkeypatch, *calls):

@@ -35,17 +35,19 @@ def parameter_gradient(
             gradients.append(weights)
     named = dict(kernel.named_parameters())
     wanted = [parameter.value for parameter in named.values()] + (points if inputs else [])
-    found = _pull_back(outputs, gradients, wanted)
+    found = pull_back(outputs, gradients, wanted)
     in_points = iter(found[len(named) :])
     return dict(zip(named, found, strict=False)), next(in_points, None), next(in_points, None)
 
 
-def _pull_back(
+def pull_back(
     outputs: Sequence[Tensor], gradients: Sequence[Tensor], inputs: Sequence[Tensor]
 ) -> list[Tensor]:
     """The gradient in the inputs from that in the outputs, zero where there is no way between them."""
-    used = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
-    if not used:
+    with torch.enable_grad():
+        # Of scalars: to check the shape of a gradient that is given, torch imports SymPy for half a second.
+        terms = [(o * g).sum() for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
+    if not terms:
         return [torch.zeros_like(x, requires_grad=False) for x in inputs]
-    found = torch.autograd.grad([o for o, _ in used], inputs, [g for _, g in used], allow_unused=True)
+    found = torch.autograd.grad(terms, inputs, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
 # The numbers of cpp/program.hpp.
 STORED = {HALF: 1, BFLOAT16: 2}
 STORED_NATIVE = 3
+FORCED = "HALFGP_INSTRUCTION_SET"  # in the environment: what serves where no caller names one
 
 
 def instruction_sets() -> list[str]:
@@ -30,11 +32,21 @@ def instruction_sets() -> list[str]:
     return _cpu.instruction_sets()
 
 
+def chosen_instruction_set(named: str | None = None) -> str:
+    """The one named by the caller, or else by the environment, or else the best."""
+    names, forced = instruction_sets(), os.environ.get(FORCED)
+    chosen = named or forced or names[-1]
+    if chosen not in names:
+        argument = "instruction_set" if named else FORCED
+        raise InputError(f"`{argument}` must be one of {names} on this machine; got {chosen!r}.")
+    return chosen
+
+
 def peak_multiply_adds(
     instruction_set: str | None = None, threads: int | None = None, seconds: float = 0.2
 ) -> float:
     """Single-precision multiply-adds per second of that many threads at once, measured."""
-    name = instruction_set or instruction_sets()[-1]
+    name = chosen_instruction_set(instruction_set)
     rates: list[float] = []
     workers = [
         threading.Thread(target=lambda: rates.append(_cpu.peak_multiply_adds(name, seconds)))
@@ -52,7 +64,7 @@ class CpuBackend:
     """The compiled engine.
 
     Attributes:
-        instruction_set: one of `instruction_sets()`; None takes the best.
+        instruction_set: one of `instruction_sets()`; None for that of HALFGP_INSTRUCTION_SET, or the best.
     """
 
     instruction_set: str | None = None
@@ -69,7 +81,7 @@ class CpuBackend:
         threads: int | None,
     ) -> CpuMatrix:
         """Pack the points, O(n d); if `store`, also evaluate and round the entries, O(n1 n2 d)."""
-        chosen = self._chosen()
+        chosen = chosen_instruction_set(self.instruction_set)
         if precision.entries is not precision.vectors and not (
             precision.vectors is SINGLE and precision.entries in STORED
         ):
@@ -92,19 +104,11 @@ class CpuBackend:
         return engine_conditionals(
             kernel,
             of,
-            self._chosen(),
+            chosen_instruction_set(self.instruction_set),
             precision.vectors is SINGLE,
             threads or torch.get_num_threads(),
             gradient,
         )
-
-    def _chosen(self) -> str:
-        """The instruction set to use."""
-        names = instruction_sets()
-        chosen = self.instruction_set or names[-1]
-        if chosen not in names:
-            raise InputError(f"`instruction_set` must be one of {names} on this machine; got {chosen!r}.")
-        return chosen
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
         """At most: whole blocks, of a square matrix (n2 None) only those on and above the diagonal.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from halfgp.backends.chain_rule import parameter_gradient
+from halfgp.backends.chain_rule import parameter_gradient, pull_back
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
@@ -158,10 +158,9 @@ class ReferenceMatrix:
             entries = self._entries(working, [(z[0][rows], z[-1]) for z in pairs], self._pairwise(rows))
             if self._diagonal is not None:
                 weights[:, rows].fill_diagonal_(0.0)
-            found = torch.autograd.grad(entries, [leaves[k] for k in active], weights, allow_unused=True)
+            found = pull_back([entries], [weights], [leaves[k] for k in active])
             for k, gradient in zip(active, found, strict=True):
-                if gradient is not None:
-                    totals[k] += gradient
+                totals[k] += gradient
         return totals
 
     @property

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from halfgp.backends.chain_rule import pull_back
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.parameters import Parameter
 from halfgp.priors import Priors, log_prior
@@ -43,10 +44,4 @@ def add_prior(
 def gradient_by_name(output: Tensor, parameters: Mapping[str, Parameter], seed: Tensor) -> dict[str, Tensor]:
     """Of <seed, output> in every parameter, by name; zero where the output does not depend on it."""
     leaves = {name: parameter.value for name, parameter in parameters.items()}
-    if not output.requires_grad:
-        return {name: torch.zeros_like(value) for name, value in leaves.items()}
-    found = torch.autograd.grad(output, list(leaves.values()), seed, allow_unused=True)
-    return {
-        name: torch.zeros_like(leaves[name]) if g is None else g
-        for name, g in zip(leaves, found, strict=True)
-    }
+    return dict(zip(leaves, pull_back([output], [seed], list(leaves.values())), strict=True))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from halfgp.data import ArrayLike, as_vectors, binary_scale
@@ -16,6 +18,8 @@ from halfgp.precision import DOUBLE, Precision
 from halfgp.solvers.recurrence import rounded
 from halfgp.solvers.reorthogonalise import Basis, window_of
 from halfgp.solvers.system import System, as_system, column_major, rung_name
+
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,21 @@ class LanczosResult:
 
         With them, f(A)_vv ≈ |v|² Σ weight f(value): Gauss quadrature.
         """
-        # NumPy's LAPACK is as good, and is the one that every platform's tests see.
-        values, vectors = np.linalg.eigh(self.tridiagonal(column).cpu().numpy())
-        return torch.from_numpy(values), torch.from_numpy(vectors[0] ** 2)
+        k = int(self.lengths[column])
+        diagonal, off = self.diagonal[:k, column], self.off_diagonal[: max(k - 1, 0), column]
+        values, weights = quadrature(diagonal.cpu().numpy(), off.cpu().numpy())
+        return torch.from_numpy(values), torch.from_numpy(weights)
+
+
+def quadrature(diagonal: Doubles, off_diagonal: Doubles) -> tuple[Doubles, Doubles]:
+    """Nodes (k,) ascending and weights (k,) of a tridiagonal matrix: eigenvalues, first components squared.
+
+    As a full matrix it would cost far more, for every probe at every look.
+    """
+    if not len(diagonal):
+        return np.zeros(0), np.zeros(0)
+    values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, off_diagonal, check_finite=False)
+    return np.asarray(values, dtype=np.float64), np.asarray(vectors[0] ** 2, dtype=np.float64)
 
 
 def lanczos(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from halfgp.errors import InputError
 from halfgp.precision import DOUBLE, Precision
 from halfgp.preconditioners import PreconditionerConfig, Root
 from halfgp.solvers.base import ConvergenceWarning
-from halfgp.solvers.lanczos import LanczosProcess, LanczosResult
+from halfgp.solvers.lanczos import LanczosProcess, LanczosResult, quadrature
 from halfgp.solvers.system import CallableSystem, System, as_system, column_major
 
 LOOK_EVERY = 5  # steps between looks at the value
@@ -195,12 +196,13 @@ def _logarithms(result: LanczosResult, column: int, least: float) -> tuple[float
     # Below every Ritz value, as the spectrum is; where nobody knows how far, as far as rounding could tell.
     known = least if least > 0.0 else DOUBLE.eps * float(values.max())
     node = min(known, LEAST * float(values.min()))
-    matrix = np.zeros((k + 1, k + 1))
-    matrix[:k, :k] = result.tridiagonal(column).cpu().numpy()
+    diagonal = result.diagonal[:k, column].cpu().numpy()
+    off = result.off_diagonal[:k, column].cpu().numpy()
+    bands = np.zeros((3, k))
+    bands[0, 1:], bands[1], bands[2, :-1] = off[:-1], diagonal - node, off[:-1]
     unit = np.zeros(k)
     unit[-1] = remainder**2
-    matrix[k, k] = node + np.linalg.solve(matrix[:k, :k] - node * np.eye(k), unit)[-1]
-    matrix[k, k - 1] = matrix[k - 1, k] = remainder
-    at, vectors = np.linalg.eigh(matrix)
-    lower = length * float((vectors[0] ** 2 * np.log(np.maximum(at, node))).sum())
+    last = node + scipy.linalg.solve_banded((1, 1), bands, unit)[-1]
+    at, shares = quadrature(np.append(diagonal, last), off)
+    lower = length * float((shares * np.log(np.maximum(at, node))).sum())
     return upper, min(lower, upper)

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from halfgp.preconditioners import LowRankPlusNoise, Preconditioner
 from halfgp.priors import Priors, log_prior
 from halfgp.problem import Problem, residual_precision
 from halfgp.solvers import ConvergenceWarning, SolveResult, cg, log_determinant
+from halfgp.threads import paying_threads, torch_threads
 from halfgp.training.history import Step, peak_memory, values_of
 from halfgp.training.optimisers import make_optimiser
 from halfgp.training.settings import Training
@@ -90,7 +91,10 @@ class StochasticTraining:
     """The loop over steps on all rows."""
 
     def __init__(self, start: Hyperparameters, problem: Problem, settings: Training, priors: Priors) -> None:
-        self._problem, self._settings, self._priors = problem, settings, priors
+        # Products keep their threads where the vectors around them are too short for more than one.
+        self._problem = replace(problem, threads=problem.threads or torch.get_num_threads())
+        self._threads = paying_threads(problem.y.numel() + problem.rows * settings.probes)
+        self._settings, self._priors = settings, priors
         self._coordinates = Coordinates(start, softplus=settings.softplus)
         self._estimator = GradientEstimator.draw(
             start,
@@ -137,7 +141,8 @@ class StochasticTraining:
         """All steps that are left; `save` after each."""
         while self.state.index < self._settings.steps:
             point = self.hyperparameters
-            step = self._step(point)
+            with torch_threads(self._threads):
+                step = self._step(point)
             self.state.history.append(step)
             save(self.state)
             observe(step, point)
