@@ -14,10 +14,10 @@ from halfgp.cli import options
 from halfgp.cli.failures import CANNOT, Interruption
 from halfgp.cli.output import remark, show, show_json
 from halfgp.errors import FileError, InputError
-from halfgp.paper.context import Context
-from halfgp.paper.part import Part, Verdict
-from halfgp.paper.progress import RunProgress
-from halfgp.paper.run import Run, run
+from halfgp.paper.frame.context import Context
+from halfgp.paper.frame.part import Part, Verdict
+from halfgp.paper.frame.progress import RunProgress
+from halfgp.paper.frame.run import Run, run
 from halfgp.report import words
 
 FOLDERS = {"quick": Path("paper-quick"), "full": Path("paper-full")}
