@@ -51,9 +51,9 @@ def run_parts(
 ) -> None:
     """Measure parts of the paper and write one HTML page about all that were measured.
 
-    A part that is finished is not run again unless its code has changed, so that a killed run goes on where
-    it was. A part whose data are absent is skipped. Exits with 1 if a part failed, or if a claim that must
-    hold does not.
+    A part that is finished is not run again unless its code, versions, settings or data have changed, so that
+    a killed run goes on where it was. A part whose data are absent is skipped. Exits with 1 if a part failed,
+    or if a claim that must hold does not.
     """
     parts = _chosen(names or [])
     folder = output or FOLDERS["quick" if quick else "full"]

@@ -119,13 +119,14 @@ class Context:
     def digest(self, name: str) -> str | None:
         """SHA-256 of the files that a set is read from; None where it is not there."""
         files = (large_files if name in LARGE else uci_files)(name, self.data)
-        return _digest(tuple((path, path.stat().st_mtime_ns) for path in files)) if files else None
+        facts = ((path, path.stat()) for path in files)
+        return _digest(tuple((path, f.st_mtime_ns, f.st_size) for path, f in facts)) if files else None
 
 
 @functools.cache
-def _digest(files: tuple[tuple[Path, int], ...]) -> str:
-    """Of files and when each was last written, read once."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path, _ in files)).hexdigest()
+def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """Of files with the time and the size of each: read once, and again when these change."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path, *_ in files)).hexdigest()
 
 
 @functools.lru_cache(maxsize=4)
