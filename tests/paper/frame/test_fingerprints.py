@@ -57,21 +57,26 @@ def test_a_result_is_stale_once_the_source_of_its_study_changes(context: Context
 @pytest.mark.parametrize(
     ("module", "touched", "untouched"),
     [
-        ("studies.spectra", {"fig2d", "fig2e", "appendix_spectral_cutoff"}, {"fig2a", "table1"}),
-        ("studies.residuals", {"fig3", "fig5a", "fig5d"}, {"fig1", "fig6"}),
-        ("studies.plan", {"table1", "fig6", "fig7", "appendix_test_precision"}, {"fig5a"}),
-        ("studies.fits", {"table1", "fig6", "fig7", "appendix_nll", "appendix_matern12"}, {"fig5a"}),
-        ("studies.svgp", {"table1", "appendix_rmse", "appendix_nll"}, {"fig5a"}),
-        ("parts.tolerances", {"fig5d"}, {"fig5e"}),
-        ("frame.context", set(BY_NAME), set()),
-        ("frame.page", set(), set(BY_NAME)),
+        ("paper.studies.spectra", {"fig2d", "fig2e", "appendix_spectral_cutoff"}, {"fig2a", "table1"}),
+        ("paper.studies.residuals", {"fig3", "fig5a", "fig5d"}, {"fig1", "fig6"}),
+        ("paper.studies.plan", {"table1", "fig6", "fig7", "appendix_test_precision"}, {"fig5a"}),
+        ("paper.studies.fits", {"table1", "fig6", "fig7", "appendix_nll", "appendix_matern12"}, {"fig5a"}),
+        ("paper.studies.svgp", {"table1", "appendix_rmse", "appendix_nll"}, {"fig5a"}),
+        ("paper.parts.tolerances", {"fig5d"}, {"fig5e"}),
+        ("paper.frame.context", set(BY_NAME), set()),
+        ("paper.frame.page", set(), set(BY_NAME)),
+        ("solvers.cg", {"fig5a", "fig3", "table1"}, set()),
+        ("analysis.rounding", {"fig1", "fig4b"}, {"table1"}),
+        ("kernels.stationary", set(BY_NAME), set()),
+        ("report.page", set(), set(BY_NAME)),
+        ("cli.paper", set(), set(BY_NAME)),
     ],
 )
 def test_code_is_of_a_part_and_of_all_that_it_imports(
     context: Context, edit: Edit, module: str, touched: set[str], untouched: set[str]
 ) -> None:
     before = current(context)
-    edit(f"halfgp.paper.{module}")
+    edit(f"halfgp.{module}")
     found = stale(before, context)
     assert touched <= found
     assert not untouched & found
@@ -126,17 +131,24 @@ def test_a_package_that_is_absent_has_no_version() -> None:
     assert fingerprints._versions(["no_such_package"])["no_such_package"] is None
 
 
-def test_the_library_below_the_paper_counts_and_the_command_line_does_not(tmp_path: Path) -> None:
-    for folder in ("solvers", "cli", "paper"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.py").write_text("x = 1")
-    before = fingerprints._code_below(tmp_path)
-    (tmp_path / "cli" / "a.py").write_text("x = 2")
-    (tmp_path / "paper" / "a.py").write_text("x = 2")
-    (tmp_path / "solvers" / "a.py").write_text('"""Said."""\nx = 1')
-    assert fingerprints._code_below(tmp_path) == before
-    (tmp_path / "solvers" / "a.py").write_text("x = 2")
-    assert fingerprints._code_below(tmp_path) != before
+def test_only_backends_are_imported_by_names_that_are_made_up() -> None:
+    root = PACKAGE.parent
+    found = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r'import_module\(f"halfgp', path.read_text())
+    }
+    assert found == {"__init__.py", "backends/__init__.py"}  # the first for users; nobody below imports it
+    assert "halfgp.backends.cpu" in modules_of("halfgp.paper.studies.residuals")
+
+
+def test_the_compiled_extension_counts() -> None:
+    pytest.importorskip("halfgp._cpu")
+    assert "halfgp._cpu" in modules_of("halfgp.paper.studies.residuals")
+    assert "halfgp._cpu" not in modules_of("halfgp.version")
+    found = fingerprints._read("halfgp._cpu")
+    assert re.fullmatch(r"[0-9a-f]{64}", found.code)
+    assert not found.imports
 
 
 def test_files_beside_a_module_count(context: Context, monkeypatch: pytest.MonkeyPatch, edit: Edit) -> None:

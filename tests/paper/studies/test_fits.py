@@ -85,13 +85,34 @@ def test_a_fit_of_other_code_settings_or_data_is_made_again(
     assert context.sets.keys() == {"wave"}
 
 
-def test_a_fit_of_svgp_is_of_its_source_and_its_settings(edit: Callable[..., None]) -> None:
+@pytest.mark.parametrize("name", ["set_name", "kernel", "ard", "seed", "rows", "steps", "inducing"])
+def test_settings_of_a_fit_are_part_of_its_fingerprint(name: str) -> None:
     request = FitRequest("pol", "svgp")
-    before = fingerprint_now(request)
-    assert fingerprint_now(replace(request, inducing=512)) != before
-    assert fingerprint_now(replace(request, steps=1)) != before
-    edit("halfgp.paper.studies.svgp")
-    assert fingerprint_now(request) != before
+    assert fingerprint_now(replace(request, **{name: 7})) != fingerprint_now(request)
+
+
+@pytest.mark.parametrize(
+    ("module", "ours", "peers"),
+    [
+        ("paper.studies.fits", True, True),
+        ("paper.frame.context", True, True),
+        ("scores", True, True),
+        ("paper.studies.svgp", False, True),
+        ("training.stochastic", True, False),
+        ("solvers.cg", True, False),
+        ("backends.cpu", True, False),
+        ("paper.studies.plan", False, False),  # what is asked for is in the request
+        ("analysis.rounding", False, False),
+        ("report.words", False, False),
+    ],
+)
+def test_a_fit_is_of_the_code_of_its_model(
+    edit: Callable[..., None], module: str, ours: bool, peers: bool
+) -> None:
+    requests = (FitRequest("pol", "half"), FitRequest("pol", "svgp"))
+    before = [fingerprint_now(request) for request in requests]
+    edit(f"halfgp.{module}")
+    assert [fingerprint_now(r) != f for r, f in zip(requests, before, strict=True)] == [ours, peers]
 
 
 def test_a_file_of_an_earlier_version_is_made_again(context: Context) -> None:

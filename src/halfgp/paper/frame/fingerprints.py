@@ -1,12 +1,11 @@
 """What a stored result was made from: code, versions and settings in one fingerprint, and the data beside it.
 
-The code is that of a module of the paper and of all others of the paper that it imports, and theirs: a part's
-study, the fits that it rests on and their peers are found by themselves. Such a module may name
+The code is that of a module and of all modules of halfgp that it imports, and theirs, compiled ones included:
+a part's study, the fits that it rests on, their peers and the solvers below are found by themselves.
+Comments, docstrings and layout change no figure and do not count. A module may name
 
 - `PACKAGES`: that it uses where they are installed;
 - `FILES`: beside it, that it reads.
-
-The library below the paper counts as one. Comments, docstrings and layout change no figure and do not count.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ import platform
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from halfgp import backends
 from halfgp.paper.frame.context import Context
 from halfgp.persistence import fingerprint
 from halfgp.version import __version__
 
-PAPER = "halfgp.paper"
-ABOVE = ("paper", "cli")  # the library is what lies below these
-EXTENSION = "halfgp._cpu"
 LIBRARIES = ("torch", "numpy", "scipy")
+# What a module imports by names that it makes up.
+LOADED = {backends.__name__: tuple(f"{backends.__name__}.{name}" for name in backends.NAMES)}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def fingerprint_of(module: str, settings: Mapping[str, Any], *, without: Collect
     """Of what a module makes with these settings.
 
     Args:
-        module: of the paper, by its name.
+        module: by its name.
         settings: JSON values.
         without: modules that it imports and does not use for this.
     """
@@ -74,16 +74,17 @@ def _makers(module: str, without: frozenset[str]) -> str:
     packages = {*LIBRARIES, *(name for each in modules for name in _declared(each, "PACKAGES"))}
     files = {f"{each}/{name}": _beside(each, name) for each in modules for name in _declared(each, "FILES")}
     code = {each: _read(each).code for each in modules}
-    return fingerprint(code, files, _versions(packages), _library())
+    return fingerprint(code, files, _versions(packages))
 
 
 def modules_of(module: str, without: Collection[str] = ()) -> list[str]:
-    """A module and those of the paper that it imports, and theirs, nearest first."""
+    """A module and those of halfgp that it imports, and theirs, nearest first."""
     found: list[str] = []
     waiting = [module]
+    left_out = {*without, __name__}  # this file makes no figure
     while waiting:
         name = waiting.pop(0)
-        if name not in found and name not in without:
+        if name not in found and name not in left_out:
             found.append(name)
             waiting.extend(_read(name).imports)
     return found
@@ -92,10 +93,7 @@ def modules_of(module: str, without: Collection[str] = ()) -> list[str]:
 @functools.cache
 def source_of(module: str) -> str:
     """The text of a module, read once: files may change while parts are run for hours."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).read_text(encoding="utf-8")
+    return _file_of(module).read_text(encoding="utf-8")
 
 
 def path_of(module: str) -> str:
@@ -103,9 +101,16 @@ def path_of(module: str) -> str:
     return f"src/{module.replace('.', '/')}.py"
 
 
+def _file_of(module: str) -> Path:
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin)
+
+
 @dataclass(frozen=True)
 class _Module:
-    """What counts of a module: its code in a normal form, and what of the paper it imports."""
+    """What counts of a module: a digest of its code, and what of halfgp it imports."""
 
     code: str
     imports: tuple[str, ...]
@@ -113,8 +118,11 @@ class _Module:
 
 @functools.cache
 def _read(module: str) -> _Module:
+    path = _file_of(module)
+    if path.suffix != ".py":
+        return _Module(hashlib.sha256(path.read_bytes()).hexdigest(), ())
     tree = ast.parse(source_of(module))
-    return _Module(_normal(tree), tuple(_imports(tree)))
+    return _Module(fingerprint(_normal(tree)), (*_imports(tree), *LOADED.get(module, ())))
 
 
 def _normal(tree: ast.Module) -> str:
@@ -126,21 +134,23 @@ def _normal(tree: ast.Module) -> str:
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of the paper that are imported from, wherever that stands."""
+    """Modules of halfgp that are imported, or imported from, wherever that stands."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PAPER):
-            inner = (f"{node.module}.{alias.name}" for alias in node.names)
-            modules = [name for name in inner if _is_module(name)]
-            yield from modules or [str(node.module)]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "halfgp":
+            for alias in node.names:
+                if _is_module(str(node.module), alias.name):
+                    yield f"{node.module}.{alias.name}"
+                elif node.module != "halfgp":  # which has no code of its own
+                    yield str(node.module)
 
 
 @functools.cache
-def _is_module(name: str) -> bool:
-    parent = name.rpartition(".")[0]
-    package = importlib.util.find_spec(parent)
-    if package is None or package.submodule_search_locations is None:
+def _is_module(parent: str, name: str) -> bool:
+    """Whether what is imported from somewhere is a module, and no function that is called as its module."""
+    place = importlib.import_module(parent)
+    if not hasattr(place, "__path__") or importlib.util.find_spec(f"{parent}.{name}") is None:
         return False
-    return importlib.util.find_spec(name) is not None
+    return isinstance(getattr(place, name, place), ModuleType)
 
 
 def _declared(module: str, name: str) -> tuple[str, ...]:
@@ -163,23 +173,3 @@ def _versions(packages: Collection[str]) -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = None
     return found
-
-
-@functools.cache
-def _library() -> str:
-    """Of halfgp below the paper, compiled code included where it was built."""
-    return fingerprint(_code_below(Path(__file__).parents[2]), _compiled())
-
-
-def _code_below(root: Path) -> dict[str, str]:
-    """The code in a folder by file, but for what lies above the library."""
-    paths = (path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in ABOVE)
-    return {str(path.relative_to(root)): _normal(ast.parse(path.read_text("utf-8"))) for path in paths}
-
-
-def _compiled() -> str | None:
-    """Of the extension's file; None without one."""
-    spec = importlib.util.find_spec(EXTENSION)
-    if spec is None or spec.origin is None:
-        return None
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()

@@ -18,7 +18,7 @@ from halfgp.report.pictures import embedded
 
 Found = Sequence[tuple[Part, Result]]
 
-FRAME = "halfgp.paper.frame."  # the code around every part, which is not shown with each
+SHOWN = ("halfgp.paper.parts.", "halfgp.paper.studies.")  # of the code, what is about a part
 
 MODES = {
     "quick": "This is the quick report: every part on small samples, in minutes. Sizes stand in the notes.",
@@ -181,7 +181,7 @@ def _about(part: Part, result: Result, context: Context) -> str:
     sources = "".join(
         f"<h4>{escape(path_of(module))}</h4><pre>{escape(source_of(module))}</pre>"
         for module in modules_of(part.module)
-        if not module.startswith(FRAME)
+        if module.startswith(SHOWN) or module == part.module
     )
     code = (
         f"<details><summary>{words.duration(result.seconds)}{older} · <code>{escape(path_of(part.module))}"

@@ -134,10 +134,9 @@ def fit(context: Context, request: FitRequest) -> Fit:
 
 
 def fingerprint_now(request: FitRequest) -> str:
-    """What a fit gets if it is made now. That of ours knows nothing of the peer, which is another model."""
-    return fingerprint_of(
-        __name__, asdict(request), without=() if request.method == "svgp" else (svgp.__name__,)
-    )
+    """What a fit gets if it is made now: of its own model, not of the peer's."""
+    other = GPRegressor.__module__ if request.method == "svgp" else svgp.__name__
+    return fingerprint_of(__name__, asdict(request), without=(other,))
 
 
 def _read(path: Path, now: str, context: Context) -> Fit | None:
