@@ -36,10 +36,6 @@ def measured() -> Callable[[str], Outcome]:
 def edit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Changes the source of a module, as far as fingerprints are concerned."""
 
-    def forget() -> None:
-        fingerprints._read.cache_clear()
-        fingerprints._makers.cache_clear()
-
     def change(module: str, code: str = "EDITED = True") -> None:
         source_of = fingerprints.source_of
         monkeypatch.setattr(
@@ -47,11 +43,11 @@ def edit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
             "source_of",
             lambda name: source_of(name) + (f"\n{code}\n" if name == module else ""),
         )
-        forget()
+        fingerprints._makers.cache_clear()
 
     yield change
     monkeypatch.undo()
-    forget()
+    fingerprints._makers.cache_clear()
 
 
 @pytest.fixture

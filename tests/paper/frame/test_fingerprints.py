@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +152,18 @@ def test_the_compiled_extension_counts() -> None:
     found = fingerprints._read("halfgp._cpu")
     assert re.fullmatch(r"[0-9a-f]{64}", found.code)
     assert not found.imports
+
+
+def test_without_the_extension_there_is_a_fingerprint_too() -> None:
+    program = (
+        "import sys; sys.modules['halfgp._cpu'] = None\n"  # cannot be found, as where it was never built
+        "from halfgp.paper.frame.fingerprints import fingerprint_of\n"
+        "print(fingerprint_of('halfgp.paper.studies.residuals', {}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"[0-9a-f]{64}\n", done.stdout)
+    if importlib.util.find_spec("halfgp._cpu") is not None:
+        assert done.stdout.strip() != fingerprint_of("halfgp.paper.studies.residuals", {})
 
 
 def test_files_beside_a_module_count(context: Context, monkeypatch: pytest.MonkeyPatch, edit: Edit) -> None:

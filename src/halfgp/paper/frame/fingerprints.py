@@ -2,7 +2,7 @@
 
 The code is that of a module and of all modules of halfgp that it imports, and theirs, compiled ones included:
 a part's study, the fits that it rests on, their peers and the solvers below are found by themselves.
-Comments, docstrings and layout change no figure and do not count. A module may name
+Comments, docstrings and layout change no figure and do not count. A module may name, as a tuple of strings,
 
 - `PACKAGES`: that it uses where they are installed;
 - `FILES`: beside it, that it reads.
@@ -71,8 +71,8 @@ def fingerprint_of(module: str, settings: Mapping[str, Any], *, without: Collect
 def _makers(module: str, without: frozenset[str]) -> str:
     """Of code and versions: all but the settings."""
     modules = modules_of(module, without)
-    packages = {*LIBRARIES, *(name for each in modules for name in _declared(each, "PACKAGES"))}
-    files = {f"{each}/{name}": _beside(each, name) for each in modules for name in _declared(each, "FILES")}
+    packages = {*LIBRARIES, *(name for each in modules for name in _read(each).packages)}
+    files = {f"{each}/{name}": _beside(each, name) for each in modules for name in _read(each).files}
     code = {each: _read(each).code for each in modules}
     return fingerprint(code, files, _versions(packages))
 
@@ -101,6 +101,7 @@ def path_of(module: str) -> str:
     return f"src/{module.replace('.', '/')}.py"
 
 
+@functools.cache
 def _file_of(module: str) -> Path:
     spec = importlib.util.find_spec(module)
     assert spec is not None
@@ -110,19 +111,31 @@ def _file_of(module: str) -> Path:
 
 @dataclass(frozen=True)
 class _Module:
-    """What counts of a module: a digest of its code, and what of halfgp it imports."""
+    """What counts of a module: a digest of its code, what of halfgp it imports, and what it declares."""
 
     code: str
-    imports: tuple[str, ...]
+    imports: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def _read(module: str) -> _Module:
+    if _file_of(module).suffix == ".py":
+        return _parsed(module, source_of(module))
+    return _compiled(module)
 
 
 @functools.cache
-def _read(module: str) -> _Module:
-    path = _file_of(module)
-    if path.suffix != ".py":
-        return _Module(hashlib.sha256(path.read_bytes()).hexdigest(), ())
-    tree = ast.parse(source_of(module))
-    return _Module(fingerprint(_normal(tree)), (*_imports(tree), *LOADED.get(module, ())))
+def _compiled(module: str) -> _Module:
+    return _Module(hashlib.sha256(_file_of(module).read_bytes()).hexdigest())
+
+
+@functools.cache
+def _parsed(module: str, source: str) -> _Module:
+    tree = ast.parse(source)
+    imports = (*_imports(tree), *LOADED.get(module, ()))
+    packages, files = (_declared(tree, name) for name in ("PACKAGES", "FILES"))
+    return _Module(fingerprint(_normal(tree)), imports, packages, files)
 
 
 def _normal(tree: ast.Module) -> str:
@@ -147,20 +160,25 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 @functools.cache
 def _is_module(parent: str, name: str) -> bool:
     """Whether what is imported from somewhere is a module, and no function that is called as its module."""
-    place = importlib.import_module(parent)
-    if not hasattr(place, "__path__") or importlib.util.find_spec(f"{parent}.{name}") is None:
+    place = importlib.util.find_spec(parent)
+    if place is None or place.submodule_search_locations is None:
         return False
-    return isinstance(getattr(place, name, place), ModuleType)
+    if importlib.util.find_spec(f"{parent}.{name}") is None:
+        return False
+    return isinstance(vars(importlib.import_module(parent)).get(name, importlib), ModuleType)
 
 
-def _declared(module: str, name: str) -> tuple[str, ...]:
-    return tuple(getattr(importlib.import_module(module), name, ()))
+def _declared(tree: ast.Module, name: str) -> tuple[str, ...]:
+    """The value of a name in a module, which need not be importable here; nothing where it has none."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(getattr(t, "id", None) == name for t in node.targets):
+            return tuple(ast.literal_eval(node.value))
+    return ()
 
 
 def _beside(module: str, name: str) -> str:
     """The text of a file that lies beside a module."""
-    path = Path(str(importlib.import_module(module).__file__)).parent / name
-    return path.read_text(encoding="utf-8")
+    return (_file_of(module).parent / name).read_text(encoding="utf-8")
 
 
 def _versions(packages: Collection[str]) -> dict[str, str | None]:

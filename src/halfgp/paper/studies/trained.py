@@ -11,8 +11,7 @@ from typing import Any
 from halfgp.errors import InputError
 from halfgp.kernels import RBF, Kernel, Matern
 
-FILE = "hyperparameters.json"
-FILES = (FILE,)
+FILES = ("hyperparameters.json",)
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,6 @@ def trained(set_name: str, kernel: str = "rbf", *, ard: bool = True, training: s
 
 @functools.cache
 def _document() -> dict[str, Any]:
-    text = files("halfgp.paper.studies").joinpath(FILE).read_text(encoding="utf-8")
+    text = files("halfgp.paper.studies").joinpath(*FILES).read_text(encoding="utf-8")
     document: dict[str, Any] = json.loads(text)
     return document
