@@ -17,7 +17,17 @@ import numpy as np
 import pytest
 
 from halfgp import datasets
-from halfgp.datasets import Dataset, DownloadError, available, fetch_uci, load_dem, load_large, load_uci
+from halfgp.datasets import (
+    Dataset,
+    DownloadError,
+    available,
+    fetch_uci,
+    large_files,
+    load_dem,
+    load_large,
+    load_uci,
+    uci_files,
+)
 from halfgp.errors import InputError
 
 needs_pooch = pytest.mark.skipif(importlib.util.find_spec("pooch") is None, reason="needs pooch")
@@ -185,6 +195,18 @@ def test_a_set_in_two_parts_is_read_as_one(tmp_path: Path) -> None:
         load_uci("song", tmp_path)
     (place / "data1.csv.gz").write_bytes(as_gzip(VALUES[12:]))
     assert np.array_equal(load_uci("song", tmp_path).y, VALUES[:, 3])
+
+
+def test_files_are_those_that_are_read(tmp_path: Path) -> None:
+    assert uci_files("tiny", tmp_path) == large_files("tiny", tmp_path) == ()
+    folder = write_set(tmp_path / "uci")
+    (folder / "notes.txt").write_text("not read")
+    assert uci_files("tiny", tmp_path)[0] == Path(load_uci("tiny", tmp_path).source) / "data.csv.gz"
+    assert {path.name for path in uci_files("tiny", tmp_path)} == set(files_in(folder)) - {"notes.txt"}
+    for path in (tmp_path / "large" / "tiny.parquet", tmp_path / "tiny.parquet"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
+    assert large_files("tiny", tmp_path) == (tmp_path / "large" / "tiny.parquet",)
 
 
 @pytest.mark.parametrize("content", [b"", b"plain", gzip.compress(b"a,b\n", mtime=0), as_gzip(VALUES)[:-20]])

@@ -122,16 +122,25 @@ def load_uci(name: str, folder: str | Path | None = None) -> Dataset:
         name: such as "pol"; `available()` lists what is there.
         folder: of all sets; None for the one that HALFGP_DATA names, then the cache of `fetch_uci`.
     """
-    _check_name(name)
-    for place in _uci_folders(folder):
-        if (place / name / "data.csv.gz").is_file():
-            return _read_uci(name, place / name)
+    files = uci_files(name, folder)
+    if files:
+        return _read_uci(name, files[0].parent)
     found = available(folder)
     raise MissingData(
         f"`name` must be a set in {_places(folder)}; got {name!r}.{_near(name, found)}"
         f" {'It holds ' + ', '.join(found) + '.' if found else 'It holds none.'}"
         " Set HALFGP_DATA or pass `folder`, or download with `halfgp.datasets.fetch_uci(name)`."
     )
+
+
+def uci_files(name: str, folder: str | Path | None = None) -> tuple[Path, ...]:
+    """The files that `load_uci` reads a set from, the data first; none where it is not there."""
+    _check_name(name)
+    for place in _uci_folders(folder):
+        if (place / name / "data.csv.gz").is_file():
+            files = (*_PARTS.get(name, ("data.csv.gz",)), "test_mask.csv.gz")
+            return tuple(path for file in files if (path := place / name / file).exists())
+    return ()
 
 
 def available(folder: str | Path | None = None) -> tuple[str, ...]:
@@ -155,16 +164,17 @@ def load_large(
         rows: a random sample of so many, in the order of the file; None for all.
         seed: of the sample.
     """
-    _check_name(name)
-    candidates = [place / part / f"{name}.parquet" for place in _folders(folder) for part in ("large", "")]
-    path = next((path for path in candidates if path.is_file()), None)
-    if path is None:
-        found = sorted({other.stem for path in candidates for other in path.parent.glob("*.parquet")})
+    files = large_files(name, folder)
+    if not files:
+        found = sorted(
+            {other.stem for path in _parquets(name, folder) for other in path.parent.glob("*.parquet")}
+        )
         raise MissingData(
             f"`name` must be a .parquet file in {_places(folder)}; got {name!r}.{_near(name, found)}"
             f" {'There are ' + ', '.join(found) + '.' if found else 'There are none.'}"
             " Set HALFGP_DATA or pass `folder`."
         )
+    (path,) = files
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
@@ -190,6 +200,17 @@ def load_large(
         raise InputError(f"{path} must be a .parquet file of numbers: {error}. Copy it again.") from error
     X, y = np.ascontiguousarray(values[:, :-1]), values[:, -1].copy()
     return Dataset(name, X, y, features, target_name, None, str(path))
+
+
+def large_files(name: str, folder: str | Path | None = None) -> tuple[Path, ...]:
+    """The file that `load_large` reads a set from, alone; none where it is not there."""
+    _check_name(name)
+    return tuple(path for path in _parquets(name, folder) if path.is_file())[:1]
+
+
+def _parquets(name: str, folder: str | Path | None) -> list[Path]:
+    """Where a large set is looked for."""
+    return [place / part / f"{name}.parquet" for place in _folders(folder) for part in ("large", "")]
 
 
 def fetch_uci(

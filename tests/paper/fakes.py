@@ -8,8 +8,8 @@ import warnings
 from pathlib import Path
 
 from halfgp.errors import HalfGPWarning
-from halfgp.paper.context import Context
-from halfgp.paper.part import Claim, Data, Outcome, Panel, Part, Table, Verdict
+from halfgp.paper.frame.context import Context
+from halfgp.paper.frame.part import Claim, Data, Outcome, Panel, Part, Table, Verdict
 
 HOSTILE = "<script>alert(1)</script> & \" ' </style> $title ${x} 標高"
 
@@ -45,6 +45,10 @@ def part(name: str, measure=None, **options) -> Part:
 def runs(output: Path, name: str) -> int:
     path = output / f"{name}.count"
     return len(path.read_text()) if path.exists() else 0
+
+
+def fail(context: Context) -> Outcome:
+    raise ZeroDivisionError("of <something>")
 
 
 def warned(context: Context) -> Outcome:

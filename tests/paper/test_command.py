@@ -12,7 +12,7 @@ from paper.fakes import claim, outcome, panels, part, runs
 from typer.testing import CliRunner, Result
 
 from halfgp.cli import app
-from halfgp.paper.part import Part, Verdict
+from halfgp.paper.frame.part import Part, Verdict
 
 pytest.importorskip("matplotlib")
 

@@ -14,10 +14,10 @@ from halfgp.cli import options
 from halfgp.cli.failures import CANNOT, Interruption
 from halfgp.cli.output import remark, show, show_json
 from halfgp.errors import FileError, InputError
-from halfgp.paper.context import Context
-from halfgp.paper.part import Part, Verdict
-from halfgp.paper.progress import RunProgress
-from halfgp.paper.run import Run, run
+from halfgp.paper.frame.context import Context
+from halfgp.paper.frame.part import Part, Verdict
+from halfgp.paper.frame.progress import RunProgress
+from halfgp.paper.frame.run import Run, run
 from halfgp.report import words
 
 FOLDERS = {"quick": Path("paper-quick"), "full": Path("paper-full")}
@@ -51,9 +51,9 @@ def run_parts(
 ) -> None:
     """Measure parts of the paper and write one HTML page about all that were measured.
 
-    A part that is finished is not run again unless its code has changed, so that a killed run goes on where
-    it was. A part whose data are absent is skipped. Exits with 1 if a part failed, or if a claim that must
-    hold does not.
+    A part that is finished is not run again unless its code, versions, settings or data have changed, so that
+    a killed run goes on where it was. A part whose data are absent is skipped. Exits with 1 if a part failed,
+    or if a claim that must hold does not.
     """
     parts = _chosen(names or [])
     folder = output or FOLDERS["quick" if quick else "full"]

@@ -1,1 +1,1 @@
-"""The paper, reproduced: one file for each figure and table, one page with a verdict on each claim."""
+"""The paper, reproduced: `contents` lists it, `studies` and `parts` measure, `frame` runs and shows."""
