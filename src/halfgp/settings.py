@@ -118,7 +118,7 @@ class Settings:
     standardise_y: bool = True
     method: str = "auto"
     precision: str | Precision = "auto"
-    subset: int = 2000
+    subset: int = 1500
     subset_iterations: int = 60
     optimiser: str = "adam"
     steps: int = 0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from contracts.textbook import at, covariance, points, targets
@@ -57,15 +59,19 @@ def test_noise_explained_away_is_less_likely():
 def trained(monkeypatch, judged, **options):
     """What training finds with these densities, passed one after the other, and how many were."""
     left = list(judged)
-    monkeypatch.setattr(run, "judge", lambda point, problem, seed: Judgement(left.pop(0), 1.0))
+    monkeypatch.setattr(run, "judge", lambda point, problem, seed: Judgement(*left.pop(0)))
     settings = Settings(**{"method": "cg", "subset": 300, "steps": 0, "subset_iterations": 5, **options})
     found = train(START, problem(), training_of(settings), PAPER)
     return found, len(judged) - len(left)
 
 
+def judged(density, error=1.0):
+    return (density, 1.0, error)
+
+
 def test_the_point_that_predicts_better_is_taken(monkeypatch):
-    subset, looks = trained(monkeypatch, [2.0, 1.0, 0.0])
-    neighbours, _ = trained(monkeypatch, [1.0, 2.0, 0.0])
+    subset, looks = trained(monkeypatch, [judged(2.0), judged(1.0), judged(0.0)])
+    neighbours, _ = trained(monkeypatch, [judged(1.0), judged(2.0), judged(0.0)])
     assert looks == 3
     values = [float(found.hyperparameters.noise.value) for found in (subset, neighbours)]
     assert values[0] != values[1]
@@ -73,15 +79,17 @@ def test_the_point_that_predicts_better_is_taken(monkeypatch):
 
 
 def test_lengthscales_are_shortened_for_as_long_as_predictions_gain(monkeypatch):
-    as_they_are, _ = trained(monkeypatch, [2.0, 1.0, 0.0])
-    shortened, looks = trained(monkeypatch, [2.0, 1.0, 3.0, 4.0, 4.0])
+    as_they_are, _ = trained(monkeypatch, [judged(2.0), judged(1.0), judged(0.0)])
+    gains = [judged(2.0), judged(1.0), judged(3.0, 0.9), judged(4.0, 0.8), judged(4.0, 0.7)]
+    shortened, looks = trained(monkeypatch, gains)
     assert looks == 5
     before, after = (found.hyperparameters.kernel.kernel.lengthscale for found in (as_they_are, shortened))
     torch.testing.assert_close(after, before * run.SHORTER**2)
 
 
-def test_densities_that_are_no_numbers_shorten_nothing(monkeypatch):
-    assert trained(monkeypatch, [2.0, 1.0, float("nan")])[1] == 3
+@pytest.mark.parametrize("other", [judged(3.0, 1.1), judged(math.nan, 0.5), judged(3.0, math.nan)])
+def test_a_gain_that_loses_the_function_or_is_no_number_shortens_nothing(monkeypatch, other):
+    assert trained(monkeypatch, [judged(2.0), judged(1.0), other])[1] == 3
 
 
 @pytest.mark.parametrize("options", [{"subset": 0}, {"subset": N}, {"method": "cholesky"}])

@@ -36,11 +36,13 @@ from halfgp.problem import Problem
 from halfgp.solvers import Callback, SolveCheckpoint, SolveResult, cg
 from halfgp.solvers.base import EARLIER
 
-PROBE_TOL = 0.05  # what CG has not found of a probe yet only lowers the trace, and so the correction
+# What CG has not found of a probe yet lowers the trace by about its square, and so the correction.
+PROBE_TOL = 0.15
 ROWS = 512  # that are looked at, each left out: their scale is then known to ten percent
 UNCALIBRATED_ROWS = 64  # that tell to which tolerance a solve goes first
 VARIANCE_ROWS = 128  # that tell whether single can hold the variances
-MARGIN = 0.5  # of the first tolerance, where its deviations are those that neighbours tell
+MARGIN = 0.8  # of the first tolerance, where its deviations are those that neighbours tell
+FOR_WEIGHTS = 0.8  # of the error that is allowed; the rest is for the residual itself
 LEAST_EXPECTED = 0.01  # of a scale that nothing but neighbours asks for
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
 PROGRESS = 0.7  # of the last round's share: one that leaves more has gained nothing
@@ -195,8 +197,8 @@ class _Route:
         CG that begins again has lost its space, so that a solve that stops too early costs as much as two,
         while one that goes a little further costs a few iterations. Neighbours tell the scale roughly.
         """
-        # The other half is for the residual itself.
-        wanted = torch.full((self._equations.problem.y.shape[1],), 0.5 * ERROR_TOL, dtype=torch.float64)
+        q = self._equations.problem.y.shape[1]
+        wanted = torch.full((q,), FOR_WEIGHTS * ERROR_TOL, dtype=torch.float64)
         if not self._conditioning.calibrate or self._equations.factor is not None:
             return wanted
         residuals, variances = self._variances.local.leave_one_out(self._rows)

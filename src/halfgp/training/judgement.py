@@ -26,10 +26,12 @@ class Judgement:
     Attributes:
         log_density: of the targets, in the mean, with variances multiplied by `excess`.
         excess: the mean of squared residuals over their variances.
+        error: the root of the mean of squared residuals.
     """
 
     log_density: float
     excess: float
+    error: float
 
 
 def judge(point: Hyperparameters, problem: Problem, seed: int) -> Judgement:
@@ -46,10 +48,11 @@ def judge(point: Hyperparameters, problem: Problem, seed: int) -> Judgement:
     parts = [of.rows(rows[start : start + size]) for start in range(0, len(rows), size)]
     squares = torch.cat([residuals.square() for residuals, _ in parts])
     deviations = torch.cat([deviations for _, deviations in parts])
+    error = float((squares * deviations.square()[:, None]).mean().sqrt())
     excess = float(squares.mean())
     # The density with the scale that these rows ask for, which is what calibration comes to.
     spread = 1.0 + math.log(2.0 * math.pi * max(excess, torch.finfo(torch.float64).tiny))
-    return Judgement(-0.5 * spread - float(deviations.log().mean()), excess)
+    return Judgement(-0.5 * spread - float(deviations.log().mean()), excess, error)
 
 
 class _Conditioned:

@@ -141,17 +141,18 @@ class _Run:
         together are shortened for as long as predictions gain.
         """
         seed = self._settings.seed + 1  # drawn apart from the subset, which may speak well of its own rows
-        judged = [judge(point, self._problem, seed).log_density for point in points]
-        logger.info("log densities of rows left out: subset %.4f, neighbours %.4f", *judged)
-        best = max(judged)
-        point = points[judged.index(best)]
+        judged = [judge(point, self._problem, seed) for point in points]
+        logger.info("rows left out, by what a subset and what neighbours taught: %s, %s", *judged)
+        best = max(range(len(points)), key=lambda i: judged[i].log_density)
+        point, found = points[best], judged[best]
         for _ in range(SHORTENINGS):
             shorter = point.stretched(SHORTER)
-            density = judge(shorter, self._problem, seed).log_density
-            if not density > best:
+            other = judge(shorter, self._problem, seed)
+            # Both: a density alone may gain by what it says of the deviation, and lose the function.
+            if not (other.log_density > found.log_density and other.error < found.error):
                 break
-            logger.info("log density %.4f with lengthscales times %g", density, SHORTER)
-            point, best = shorter, density
+            logger.info("with lengthscales times %g: %s", SHORTER, other)
+            point, found = shorter, other
         return point
 
     def _among_neighbours(self) -> Hyperparameters:
