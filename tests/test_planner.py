@@ -44,7 +44,7 @@ print(json.dumps([before, peak() - before]))
 
 @pytest.fixture(autouse=True)
 def _no_calibration(monkeypatch):
-    monkeypatch.setattr("halfgp.planner.entry_rate", lambda features: 1e9)
+    monkeypatch.setattr("halfgp.planner.entry_rate", lambda features, threads: 1e9)
 
 
 def test_the_method_is_chosen_by_the_number_of_rows():

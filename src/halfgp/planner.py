@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -12,13 +13,17 @@ from typing import Any
 
 import torch
 
+from halfgp.backends import get_backend
+from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.errors import HalfGPError
 from halfgp.kernels import Matern
 from halfgp.operators import KernelOperator
+from halfgp.precision import Precision
 from halfgp.preconditioners.base import MEMORY as PRECONDITIONER_BYTES
 from halfgp.preconditioners.base import automatic_rank
 from halfgp.settings import Settings, as_bytes
 from halfgp.solvers.reorthogonalise import MEMORY as BASIS_BYTES
+from halfgp.threads import torch_threads
 
 ROUTES = ("double factor", "single factor", "low rank")  # to the weights; see `routes`
 CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes half a second there
@@ -29,9 +34,14 @@ ITERATIONS = 100  # of a solve, as on the real sets at the tolerances of the def
 PROBES = 2  # beside the targets in the last solve: the error of the trace of the inverse is √(2 / (2 n))
 RESIDENT = 450 * 10**6  # of Python with torch and what else is imported, before any rows
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
-EVALUATIONS = 30  # of the likelihood in the exact stage
-FLOPS = 6e10  # double precision, two cores: a guess, for the exact stage only
-CALIBRATION_ROWS = 4096
+FINAL_ITERATIONS = 200  # of the last solve, by low rank and to a tolerance that deviations set
+EVALUATIONS = 30  # of the likelihood in the exact stage, or of a subset's
+NEIGHBOUR_ROWS, NEIGHBOURS = 4000, 60  # whose densities training takes, each given so many rows
+NEIGHBOUR_EVALUATIONS = 60  # of those
+JUDGING = 8  # evaluations of a subset's likelihood that it takes to judge what was learned
+EVALUATION = 1.4  # in units of its factor and inverse: the rest is the kernel and its gradient
+GROWTH = 2.7  # of the time of dense algebra with its size: larger matrices come nearer to the machine's peak
+CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 1024, 256
 
 
 class MemoryLimitError(HalfGPError, MemoryError):
@@ -142,7 +152,7 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
     method = choose_method(settings.method, rows)
     if method == "cholesky":
         variance, passes = "cholesky", 0
-        memory, seconds = exact_bytes(rows), exact_seconds(rows)
+        memory, seconds = exact_bytes(rows), exact_seconds(rows, settings.threads)
     else:
         variance = choose_variance(settings.variance, rows, limit)
         iterations = min(settings.max_iterations, ITERATIONS)
@@ -151,12 +161,18 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         if settings.steps:
             rank = automatic_rank(rows, PRECONDITIONER_BYTES) if settings.rank is None else settings.rank
             memory = max(memory, solve_bytes(rows, targets + settings.probes, iterations, rank))
-        passes = settings.steps * (iterations // 2 + 3) + ITERATIONS
-        seconds = passes * rows**2 / entry_rate(features) + exact_seconds(subset)
+        # With a factor, a product or two tell how exact it is.
+        final = FINAL_ITERATIONS if variance == "local" else 2
+        passes = settings.steps * (iterations // 2 + 3) + final
+        seconds = passes * rows**2 / entry_rate(features, settings.threads)
+        if subset and settings.subset_iterations:
+            seconds += training_seconds(subset, rows, features, settings.threads)
         if variance == "cholesky":
             double = routes(method, settings.variance, rows, limit)[0] == "double factor"
             memory = max(memory, factor_bytes(rows, 8 if double else 4))
-            seconds += rows**3 / 3 / (FLOPS if double else 2 * FLOPS)
+            # Of a factor and an inverse the first is a third of the work, and solves for the rows that are
+            # looked at come on top; single takes half of it.
+            seconds += dense_seconds(rows, settings.threads) * (0.5 if double else 0.25)
         else:
             rank = final_rank(rows, limit) if settings.rank is None else settings.rank
             memory = max(memory, LOCAL_BYTES, solve_bytes(rows, targets + PROBES, 2 * ITERATIONS, rank))
@@ -169,9 +185,59 @@ def exact_bytes(rows: int) -> int:
     return 6 * rows * rows * 8
 
 
-def exact_seconds(rows: int) -> float:
-    """Time of the exact stage: a factor, an inverse and some products, again and again."""
-    return EVALUATIONS * 1.5 * rows**3 / FLOPS
+def exact_seconds(rows: int, threads: int | None) -> float:
+    """Time of the exact stage: a factor, an inverse, and entries with their gradient, again and again."""
+    return EVALUATIONS * EVALUATION * dense_seconds(rows, threads)
+
+
+def training_seconds(subset: int, rows: int, features: int, threads: int | None) -> float:
+    """Time of learning from a subset and from neighbourhoods, and of judging both."""
+    if subset == rows:
+        return exact_seconds(rows, threads)
+    neighbours = NEIGHBOUR_EVALUATIONS * min(rows, NEIGHBOUR_ROWS) * neighbour_seconds(features, threads)
+    return exact_seconds(subset, threads) * (1.0 + JUDGING / EVALUATIONS) + neighbours
+
+
+def dense_seconds(rows: int, threads: int | None) -> float:
+    """Time of a Cholesky factor and an inverse in double, by the speed of small ones here."""
+    return float((rows / CALIBRATION_DENSE) ** GROWTH * _dense_calibration(threads))
+
+
+@cache
+def _dense_calibration(threads: int | None) -> float:
+    matrix = torch.eye(CALIBRATION_DENSE, dtype=torch.float64) + 0.5
+    with torch_threads(threads):
+        return _fastest(lambda: torch.cholesky_inverse(torch.linalg.cholesky(matrix)))
+
+
+@cache
+def neighbour_seconds(features: int, threads: int | None) -> float:
+    """Time of a row given its neighbours, with the gradient, measured here on a few."""
+    n = CALIBRATION_NEIGHBOURS + NEIGHBOURS
+    x = torch.randn(n, features, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = Matern(1.5, lengthscale=[max(1.0, features**0.5)] * features)
+    of = Neighbourhoods(
+        x,
+        torch.arange(NEIGHBOURS, n),
+        torch.arange(NEIGHBOURS).expand(CALIBRATION_NEIGHBOURS, -1).contiguous(),
+        torch.full((n,), 2.0, dtype=torch.float64),
+        x[:, :1].contiguous(),
+    )
+    backend, double = get_backend("auto", x.device), Precision.resolve("double")
+    seconds = _fastest(
+        lambda: backend.conditionals(kernel, of, precision=double, threads=threads, gradient=True)
+    )
+    return seconds / CALIBRATION_NEIGHBOURS
+
+
+def _fastest(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of three calls."""
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
 
 
 def solve_bytes(rows: int, columns: int, iterations: int, rank: int) -> int:
@@ -201,15 +267,11 @@ def physical_memory() -> int:
 
 
 @cache
-def entry_rate(features: int) -> float:
-    """Entries of K per second of a product with 11 columns, measured here on a few thousand rows."""
+def entry_rate(features: int, threads: int | None = None) -> float:
+    """Entries of K per second of a product with a few columns, measured here on a few thousand rows."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(CALIBRATION_ROWS, features, generator=generator)
-    v = torch.randn(CALIBRATION_ROWS, 11, generator=generator)
-    operator = KernelOperator(Matern(1.5, lengthscale=max(1.0, features**0.5)), x, precision="single")
-    best = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        operator @ v
-        best = min(best, time.perf_counter() - start)
-    return CALIBRATION_ROWS**2 / best
+    v = torch.randn(CALIBRATION_ROWS, 1 + PROBES, generator=generator)
+    kernel = Matern(1.5, lengthscale=max(1.0, features**0.5))
+    operator = KernelOperator(kernel, x, precision="single", threads=threads)
+    return CALIBRATION_ROWS**2 / _fastest(lambda: operator @ v)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import DenseLikelihood, NeighbourLikelihood, dense_likelihood
-from halfgp.planner import choose_method
+from halfgp.planner import NEIGHBOUR_ROWS, NEIGHBOURS, choose_method
 from halfgp.priors import Priors
 from halfgp.problem import Problem
 from halfgp.training.checkpoint import Checkpoint
@@ -22,8 +22,6 @@ from halfgp.training.stochastic import State, StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
 QUIET = 1e-3  # of the noise, for a second start
-NEIGHBOURS = 60  # that a row is given
-NEIGHBOUR_ROWS = 4000  # whose densities are taken
 SHORTER, SHORTENINGS = 0.8, 5  # lengthscales, at a time and at most
 ROUNDS = (15, 20, 30)  # iterations, each with neighbours in the metric that the last one found
 # Changes of the loss per row that end a search: of all rows; of neighbourhoods among them; of a subset, which
