@@ -6,6 +6,7 @@ import pytest
 import torch
 from contracts.textbook import at, covariance, points, targets
 
+from halfgp.errors import InputError
 from halfgp.kernels import RBF, Linear, Matern
 from halfgp.model import training_of
 from halfgp.priors import PAPER
@@ -101,3 +102,18 @@ def test_rows_are_looked_at_by_the_seed_alone():
     first, second = (judge(START, problem(), seed) for seed in (3, 4))
     assert first == judge(START, problem(), 3)
     assert first != second
+
+
+def test_rows_too_close_for_the_noise_are_judged_worst():
+    some = Problem(torch.zeros(N, 2, dtype=torch.float64), torch.randn(N, 1, dtype=torch.float64))
+    assert judge(at(RBF(), noise=1e-18, floor=0.0), some, 0).log_density == -math.inf
+
+
+def test_neighbourhoods_that_cannot_be_factored_leave_the_subset(monkeypatch):
+    def refuse(self, point):
+        raise InputError("not positive definite")
+
+    monkeypatch.setattr(run.NeighbourLikelihood, "__call__", refuse)
+    settings = Settings(method="cg", subset=300, steps=0, subset_iterations=5)
+    found = train(START, problem(), training_of(settings), PAPER)
+    assert {step.stage for step in found.history} == {"subset"}

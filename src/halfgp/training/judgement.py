@@ -50,9 +50,17 @@ def judge(point: Hyperparameters, problem: Problem, seed: int) -> Judgement:
     deviations = torch.cat([deviations for _, deviations in parts])
     error = float((squares * deviations.square()[:, None]).mean().sqrt())
     excess = float(squares.mean())
+    if not math.isfinite(excess):  # noise too small for double: nothing is to be learned from that point
+        return Judgement(-math.inf, math.inf, math.inf)
     # The density with the scale that these rows ask for, which is what calibration comes to.
     spread = 1.0 + math.log(2.0 * math.pi * max(excess, torch.finfo(torch.float64).tiny))
     return Judgement(-0.5 * spread - float(deviations.log().mean()), excess, error)
+
+
+def _factor(matrix: Tensor) -> Tensor:
+    """Lower Cholesky factors, of numbers that are none where a matrix is not positive definite."""
+    lower, failed = torch.linalg.cholesky_ex(matrix)
+    return torch.where((failed == 0)[..., None, None], lower, torch.nan)
 
 
 class _Conditioned:
@@ -67,7 +75,7 @@ class _Conditioned:
         self._metric = metric(point.kernel, problem.x)
         inner = self._covariances(landmarks)
         inner.diagonal().copy_(self._diagonal[landmarks])
-        self._lower = torch.linalg.cholesky(inner)
+        self._lower = _factor(inner)
         self._white = torch.linalg.solve_triangular(self._lower, self._centred[landmarks], upper=False)
 
     def _covariances(self, rows: Tensor) -> Tensor:
@@ -88,7 +96,7 @@ class _Conditioned:
         targets = (self._centred[flat] - explained.T @ self._white).reshape(m, size, -1)
         explained = explained.T.reshape(m, size, -1)
         matrix = self._small(group) - explained @ explained.mT
-        lower = torch.linalg.cholesky(matrix)
+        lower = _factor(matrix)
         white = torch.linalg.solve_triangular(lower, targets, upper=False)
         return white[:, -1], lower[:, -1, -1]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import DenseLikelihood, NeighbourLikelihood, dense_likelihood
 from halfgp.planner import NEIGHBOUR_ROWS, NEIGHBOURS, choose_method
@@ -168,15 +169,19 @@ class _Run:
                 seed=self._settings.seed,
                 priors=self._priors,
             )
-            point, _ = train_exactly(
-                point,
-                likelihood,
-                rows=self._problem.rows,
-                stage="neighbours",
-                iterations=min(iterations, self._settings.subset_iterations),
-                flat=FLAT_NEIGHBOURS,
-                observe=self._observe_exact,
-            )
+            try:
+                point, _ = train_exactly(
+                    point,
+                    likelihood,
+                    rows=self._problem.rows,
+                    stage="neighbours",
+                    iterations=min(iterations, self._settings.subset_iterations),
+                    flat=FLAT_NEIGHBOURS,
+                    observe=self._observe_exact,
+                )
+            except InputError as error:  # the neighbours of this metric are too close for the noise
+                logger.info("neighbourhoods end early: %s", error)
+                break
         return point
 
     def _climb(self, wanted: int, seed: int) -> Hyperparameters:
