@@ -14,6 +14,8 @@
 #include "conditionals.hpp"
 #include "dispatch.hpp"
 #include "engine.hpp"
+#include "nearest.hpp"
+#include "sparse_factor.hpp"
 
 namespace nb = nanobind;
 using namespace halfgp;
@@ -114,18 +116,70 @@ using Sums = std::tuple<double, std::vector<double>, std::vector<double>, std::v
 Sums compute_conditionals(const std::string& instruction_set, bool single, const KernelProgram& program,
                           const std::vector<Table<const double>>& features, Vector<const double> diagonal,
                           Table<const double> targets, Vector<const std::int64_t> rows, Table<const std::int64_t> members,
+                          std::optional<Table<const double>> explained,
                           Table<double> residuals, Vector<double> deviations, std::optional<Table<double>> factor,
                           std::optional<Table<double>> by_diagonal, std::vector<std::optional<Table<double>>> by_features,
                           int threads) {
   Neighbourhoods of{{},          diagonal.data(), targets.data(), rows.data(), members.data(), static_cast<std::int64_t>(rows.shape(0)),
                     static_cast<int>(members.shape(1)), static_cast<int>(targets.shape(1))};
   for (const auto& table : features) of.features.push_back(table.data());
+  if (explained) {
+    of.explained = explained->data();
+    of.landmarks = static_cast<int>(explained->shape(1));
+    if (of.landmarks % kLandmarks || reinterpret_cast<std::uintptr_t>(of.explained) % kAlignment)
+      throw nb::value_error("what landmarks explain must be aligned and padded");
+  }
   const ConditionalResults results{residuals.data(), deviations.data(), factor ? factor->data() : nullptr,
                                    by_diagonal ? by_diagonal->data() : nullptr, pointers(by_features)};
   const Target& target = target_named(instruction_set);
   const GradientSums sums =
       run(threads, [&](const Execution& execution) { return conditionals(target, single, program, of, results, execution); });
   return {sums.root, sums.constants, sums.shapes, sums.scales};
+}
+
+void find_nearest(const std::string& instruction_set, Table<const double> points, std::optional<Vector<const std::int64_t>> positions,
+                  Table<const double> queries, Vector<const std::int64_t> own, Table<std::int64_t> found, int threads) {
+  const NearestSearch search{points.data(),
+                             static_cast<std::int64_t>(points.shape(0)),
+                             static_cast<int>(points.shape(1)),
+                             positions ? positions->data() : nullptr,
+                             queries.data(),
+                             static_cast<std::int64_t>(queries.shape(0)),
+                             own.data(),
+                             static_cast<int>(found.shape(1))};
+  const Target& target = target_named(instruction_set);
+  run(threads, [&](const Execution& execution) { nearest(target, search, found.data(), execution); });
+}
+
+void bind_sparse_factor(nb::module_& m) {
+  nb::class_<SparseFactor>(m, "SparseFactor")
+      .def("__init__",
+           [](SparseFactor* self, Table<const std::int64_t> columns, Table<const double> entries) {
+             new (self) SparseFactor(columns.data(), entries.data(), static_cast<std::int64_t>(columns.shape(0)),
+                                     static_cast<int>(columns.shape(1)));
+           },
+           nb::arg("columns"), nb::arg("entries"))
+      .def("multiply",
+           [](const SparseFactor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
+             run(threads, [&](const Execution& execution) {
+               const auto count = static_cast<int>(v.shape(1));
+               if (transposed)
+                 self.multiply_transposed(v.data(), count, out.data(), execution);
+               else
+                 self.multiply(v.data(), count, out.data(), execution);
+             });
+           },
+           nb::arg("v"), nb::arg("out").noconvert(), nb::arg("transposed"), nb::arg("threads"))
+      .def("solve",
+           [](const SparseFactor& self, Table<double> v, bool transposed) {
+             const nb::gil_scoped_release release;
+             const auto count = static_cast<int>(v.shape(1));
+             if (transposed)
+               self.solve_transposed(v.data(), count);
+             else
+               self.solve(v.data(), count);
+           },
+           nb::arg("v").noconvert(), nb::arg("transposed"));
 }
 
 double peak_multiply_adds(const std::string& instruction_set, double seconds) {
@@ -146,6 +200,7 @@ NB_MODULE(_cpu, m) {
   m.doc() = "The compiled core of halfgp.backends.cpu.";
   main_thread = nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
   m.attr("BLOCK") = kBlock;
+  m.attr("LANDMARKS") = kLandmarks;
   m.def("instruction_sets", [] {
     std::vector<std::string> names;
     for (const Target* target : supported_targets()) names.emplace_back(target->name);
@@ -159,9 +214,13 @@ NB_MODULE(_cpu, m) {
                           const std::vector<std::tuple<int, int, int>>& nodes, const std::vector<double>& constants, double scale,
                           double negligible) { new (self) KernelProgram(make_program(leaves, nodes, constants, scale, negligible)); });
   m.def("conditionals", &compute_conditionals, nb::arg("instruction_set"), nb::arg("single"), nb::arg("program"), nb::arg("features"),
-        nb::arg("diagonal"), nb::arg("targets"), nb::arg("rows"), nb::arg("members"), nb::arg("residuals").noconvert(),
+        nb::arg("diagonal"), nb::arg("targets"), nb::arg("rows"), nb::arg("members"), nb::arg("explained").none(),
+        nb::arg("residuals").noconvert(),
         nb::arg("deviations").noconvert(), nb::arg("factor").none(), nb::arg("by_diagonal").none(), nb::arg("by_features"),
         nb::arg("threads"));
+  m.def("nearest", &find_nearest, nb::arg("instruction_set"), nb::arg("points"), nb::arg("positions").none(), nb::arg("queries"),
+        nb::arg("own"), nb::arg("found").noconvert(), nb::arg("threads"));
+  bind_sparse_factor(m);
   nb::class_<Points>(m, "Points");
   m.def("pack", &make_points, nb::arg("program"), nb::arg("single"), nb::arg("near"), nb::arg("features"));
 

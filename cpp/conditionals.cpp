@@ -49,6 +49,8 @@ GradientSums conditionals(const Target& target, bool single, const KernelProgram
                        of.targets,
                        of.rows + first,
                        of.members + first * of.neighbours,
+                       of.explained,
+                       of.landmarks,
                        static_cast<std::int32_t>(count),
                        of.neighbours,
                        of.target_count,

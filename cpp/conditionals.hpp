@@ -17,6 +17,8 @@ struct Neighbourhoods {
   const std::int64_t* members;          // (count, neighbours); -1 for none
   std::int64_t count;
   int neighbours, target_count;
+  const double* explained = nullptr;    // (points, landmarks), aligned: A is conditioned on what has these products
+  int landmarks = 0;                    // a multiple of kLandmarks
 };
 
 struct ConditionalResults {

@@ -10,7 +10,7 @@ struct ConditionalBuffers {
   using V = Vec<T>;
   static constexpr std::size_t lanes = V::lanes;
   T *features, *lower, *targets, *g, *h, *present, *values, *adjoints, *slopes, *exponents, *shape_slopes, *weights;
-  T *scales, *shapes, *constants, *root, *by_features;
+  T *scales, *shapes, *constants, *root, *by_features, *explained;
   std::size_t count = 0;  // of numbers
   std::size_t triangle_size;  // of a triangle of pairs
 
@@ -40,6 +40,7 @@ struct ConditionalBuffers {
     take(constants, of.constant_count);
     take(root, 1);
     take(by_features, size * total_features(program));
+    take(explained, of.landmarks ? size * (size + 1) / 2 : 0);
   }
   static std::size_t total_features(const Program& program) {
     std::size_t total = 0;
@@ -80,6 +81,57 @@ inline void gather(const Conditional& of, const ConditionalBuffers<T>& at) {
       for (int c = 0; c < of.target_count; ++c)
         at.targets[(static_cast<std::size_t>(j) * of.target_count + c) * lanes + lane] =
             present ? static_cast<T>(of.targets[other * of.target_count + c]) : T(0);
+    }
+  }
+}
+
+// Inner products, in double, of what landmarks explain of two members with what they explain of four; j1 and k + i may be
+// beyond the last member, and then are the last.
+inline void explained_pairs(const double* const (&own)[2], const double* const (&others)[4], int landmarks, double* sums) {
+  using V = Vec<double>;
+  V total[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) total[i] = broadcast(0.0);
+  for (int l = 0; l < landmarks; l += V::lanes) {
+    const V a = load(own[0] + l), b = load(own[1] + l);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const V y = load(others[i] + l);
+      total[i] = fma(a, y, total[i]);
+      total[4 + i] = fma(b, y, total[4 + i]);
+    }
+  }
+  sum_lanes<8>(total, sums);
+}
+
+// What landmarks explain of the covariances of all members, to be taken from them.
+template <class T>
+inline void explain(const Conditional& of, const ConditionalBuffers<T>& at) {
+  constexpr int lanes = Vec<T>::lanes;
+  const int size = of.neighbours + 1;
+  for (int lane = 0; lane < lanes; ++lane) {
+    const std::int64_t index = lane < of.count ? lane : 0;
+    auto row = [&](int j) {
+      const std::int64_t member = j < of.neighbours ? of.members[index * of.neighbours + j] : of.rows[index];
+      return of.explained + (member < 0 ? of.rows[index] : member) * of.landmarks;  // what is not there is left out later
+    };
+    auto within = [&](int j) { return row(j < size ? j : size - 1); };
+    for (int j = 0; j < size; j += 2) {
+      const double* const own[2] = {row(j), within(j + 1)};
+      for (int k = 0; k <= j + 1 && k < size; k += 4) {
+        const double* const others[4] = {row(k), within(k + 1), within(k + 2), within(k + 3)};
+        double sums[8];
+        explained_pairs(own, others, of.landmarks, sums);
+        for (int i = 0; i < 8; ++i) {
+          const int a = j + i / 4, b = k + i % 4;
+          if (b <= a && a < size) at.explained[(static_cast<std::size_t>(a) * (a + 1) / 2 + b) * lanes + lane] = static_cast<T>(sums[i]);
+        }
+      }
+    }
+    for (int j = 0; j < size; ++j) {
+      const std::size_t own = (static_cast<std::size_t>(j) * (j + 1) / 2 + j) * lanes + lane;
+      const std::int64_t member = j < of.neighbours ? of.members[index * of.neighbours + j] : of.rows[index];
+      if (member >= 0) at.lower[own] -= at.explained[own];
     }
   }
 }
@@ -205,9 +257,14 @@ inline void factor_neighbourhood(const Conditional& of, const ConditionalBuffers
   const V scale = broadcast(static_cast<T>(of.scale));
   for (int j = 0; j < size; ++j) {
     T* own = at.lower + static_cast<std::size_t>(j) * (j + 1) / 2 * V::lanes;
-    const V present = load(at.present + j * V::lanes) * scale;
+    const V present = load(at.present + j * V::lanes);
     int k = 0;
-    auto put = [&](V entry, int i) { store(own + i * V::lanes, entry * present * load(at.present + i * V::lanes)); };
+    const T* explained = at.explained + static_cast<std::size_t>(j) * (j + 1) / 2 * V::lanes;
+    auto put = [&](V entry, int i) {
+      entry = entry * scale;
+      if (of.landmarks) entry = entry - load(explained + i * V::lanes);
+      store(own + i * V::lanes, entry * present * load(at.present + i * V::lanes));
+    };
     for (; k + 4 <= j; k += 4) {
       V entries[4];
       pair_covariances<4>(of, at, j, k, entries);
@@ -399,6 +456,7 @@ inline void conditional(const Conditional& of, void* scratch) {
   const int size = of.neighbours + 1, last = of.neighbours, q = of.target_count;
   const std::size_t total = ConditionalBuffers<T>::total_features(program);
   gather<T>(of, at);
+  if (of.landmarks) explain<T>(of, at);
   factor_neighbourhood<T>(of, at);
   row_of_factor<T>(of, at);
   const T* pivot = at.lower + (static_cast<std::size_t>(last) * (last + 1) / 2 + last) * V::lanes;

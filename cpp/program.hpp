@@ -17,6 +17,8 @@ inline constexpr int kStrips = kBlock / kStrip;
 // Entries are evaluated kSubtile columns at a time, so that kSubtile x kBlock of them stay in the first-level cache.
 inline constexpr int kSubtile = 32;
 inline constexpr std::size_t kAlignment = 64;
+// What landmarks explain comes in so many columns at a time: whole vectors of every target.
+inline constexpr int kLandmarks = 8;
 
 enum class Profile : std::int32_t { rbf, matern12, matern32, matern52, rational_quadratic, linear };
 enum class NodeKind : std::int32_t { leaf, constant, add, multiply };
@@ -109,6 +111,8 @@ struct Conditional {
   const double* targets;               // (points, target_count)
   const std::int64_t* rows;            // (count)
   const std::int64_t* members;         // (count, neighbours)
+  const double* explained;             // (points, landmarks): products of its rows are taken from the covariances; or null
+  std::int32_t landmarks;              // a multiple of kLandmarks
   std::int32_t count, neighbours, target_count, constant_count;
   std::int32_t gradient;               // whether the loss is to be differentiated
   double* residuals;                   // (count, target_count), over their deviations
@@ -136,6 +140,8 @@ struct Target {
   const char* name;
   TileFunctions single, double_;
   bool fixed_point;                              // Path::fixed_point is worth its while
+  // Squared distances of a point to those of a strip (a panel of features), and which are below a limit, by bit.
+  std::uint64_t (*near_strip)(const double* strip, int features, const double* point, double limit, double* distances);
   double (*multiply_adds)(std::int64_t rounds);  // executes independent single multiply-adds, returns how many
 };
 

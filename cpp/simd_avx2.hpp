@@ -53,6 +53,9 @@ inline F select_greater(F a, F b, F x, F y) {
 inline D select_greater(D a, D b, D x, D y) {
   return {_mm256_blendv_pd(y.v, x.v, _mm256_cmp_pd(a.v, b.v, _CMP_GT_OQ))};
 }
+inline unsigned lanes_below(D a, D b) {  // bit i: whether lane i of a is less than that of b
+  return static_cast<unsigned>(_mm256_movemask_pd(_mm256_cmp_pd(a.v, b.v, _CMP_LT_OQ)));
+}
 inline F keep_larger_than(F a, F least) {  // a where |a| > least, else 0
   const __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v);
   return {_mm256_and_ps(a.v, _mm256_cmp_ps(size, least.v, _CMP_GT_OQ))};

@@ -52,6 +52,9 @@ inline F select_greater(F a, F b, F x, F y) {
 inline D select_greater(D a, D b, D x, D y) {
   return {_mm512_mask_blend_pd(_mm512_cmp_pd_mask(a.v, b.v, _CMP_GT_OQ), y.v, x.v)};
 }
+inline unsigned lanes_below(D a, D b) {  // bit i: whether lane i of a is less than that of b
+  return _mm512_cmp_pd_mask(a.v, b.v, _CMP_LT_OQ);
+}
 inline F keep_larger_than(F a, F least) {  // a where |a| > least, else 0
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(a.v), least.v, _CMP_GT_OQ), a.v)};
 }

@@ -59,6 +59,10 @@ inline D keep(uint64x2_t mask, float64x2_t x) {
 inline F select_greater(F a, F b, F x, F y) { return {vbslq_f32(vcgtq_f32(a.v, b.v), x.v, y.v)}; }
 inline D select_greater(D a, D b, D x, D y) { return {vbslq_f64(vcgtq_f64(a.v, b.v), x.v, y.v)}; }
 // a where |a| > least, else 0; the instruction compares magnitudes, and `least` is not negative.
+inline unsigned lanes_below(D a, D b) {  // bit i: whether lane i of a is less than that of b
+  const uint64x2_t less = vcltq_f64(a.v, b.v);
+  return static_cast<unsigned>(vgetq_lane_u64(less, 0) & 1) | static_cast<unsigned>(vgetq_lane_u64(less, 1) & 2);
+}
 inline F keep_larger_than(F a, F least) { return keep(vcagtq_f32(a.v, least.v), a.v); }
 inline D keep_larger_than(D a, D least) { return keep(vcagtq_f64(a.v, least.v), a.v); }
 

@@ -91,6 +91,9 @@ inline Vec<T> select_greater(Vec<T> a, Vec<T> b, Vec<T> x, Vec<T> y) {
   const typename Vec<T>::Bits mask = a.v > b.v;
   return from_bits<T>((mask & bits(x)) | (~mask & bits(y)));
 }
+inline unsigned lanes_below(D a, D b) {  // bit i: whether lane i of a is less than that of b
+  return unsigned{a.v[0] < b.v[0]} | unsigned{a.v[1] < b.v[1]} << 1;
+}
 template <class T>
 inline Vec<T> max(Vec<T> a, Vec<T> b) {
   return select_greater(a, b, a, b);

@@ -4,6 +4,7 @@
 #include "products.inl"
 #include "gradient.inl"
 #include "conditionals.inl"
+#include "nearest.inl"
 
 template <class T>
 inline std::size_t scratch_bytes(const Program& program) {

@@ -1,12 +1,28 @@
+"""The nearest rows: what is near by a kernel, and the exact search of every backend."""
+
 from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from halfgp.backends import available
+from halfgp.backends.reference import BACKEND as REFERENCE
 from halfgp.kernels import RBF, Constant, Linear
-from halfgp.nearest import TREE_FEATURES, metric, nearest_earlier, nearest_to
+from halfgp.nearest import NearestSearch, metric
+
+BACKENDS = {"reference": REFERENCE}
+if "cpu" in available():
+    from halfgp.backends.cpu import CpuBackend, instruction_sets
+
+    BACKENDS |= {name: CpuBackend(name) for name in instruction_sets()}
+STRIP = 64  # points of a leaf of the engine's tree
+
+
+@pytest.fixture(params=list(BACKENDS), ids=str, scope="module")
+def backend(request):
+    return BACKENDS[request.param]
 
 
 def coordinates(n, f, seed=0, distinct=None):
@@ -14,37 +30,72 @@ def coordinates(n, f, seed=0, distinct=None):
     return z[torch.arange(n) % len(z)]
 
 
+def check_nearest(z, row, candidates, members, k):
+    """Members are distinct candidates, and none that was left out is nearer."""
+    members = members[members >= 0]
+    assert len(members) == min(k, len(candidates))
+    assert len(set(members.tolist())) == len(members)
+    assert set(members.tolist()) <= set(candidates.tolist())
+    wanted = (z[candidates] - row).norm(dim=1).sort().values[: len(members)]
+    # Ties may go either way, so that distances are compared, which differ by the rounding of their sums.
+    torch.testing.assert_close((z[members] - row).norm(dim=1), wanted, rtol=1e-13, atol=0)
+
+
 @given(
-    n=st.integers(1, 60),
-    f=st.sampled_from([1, 2, TREE_FEATURES, TREE_FEATURES + 1, 9]),
-    k=st.integers(1, 12),
+    n=st.sampled_from([1, 2, STRIP - 1, STRIP, STRIP + 1, 200]),
+    f=st.sampled_from([1, 2, 3, 9]),
+    k=st.sampled_from([1, 5, 70]),
     distinct=st.sampled_from([None, 3]),
     seed=st.integers(0, 5),
 )
-def test_the_nearest_of_earlier_rows_are_found(n, f, k, distinct, seed):
+@settings(deadline=None, max_examples=25)
+def test_the_nearest_of_earlier_rows_are_found(backend, n, f, k, distinct, seed):
     z = coordinates(n, f, seed, distinct and min(distinct, n))
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     positions = torch.arange(n)[:: 1 + seed % 2]
-    found = nearest_earlier(z, order, positions, k)
-    for position, members in zip(positions.tolist(), found, strict=True):
-        row, earlier = order[position], order[:position]
-        members = members[members >= 0]
-        assert len(members) == min(k, position)
-        assert len(set(members.tolist())) == len(members)
-        assert set(members.tolist()) <= set(earlier.tolist())
-        wanted = (z[earlier] - z[row]).norm(dim=1).sort().values[: len(members)]
-        # Ties may go either way, so that distances are compared; expanded squares lose half of the digits.
-        torch.testing.assert_close((z[members] - z[row]).norm(dim=1), wanted, rtol=1e-7, atol=1e-6)
+    rows = order[positions]
+    found = backend.nearest(NearestSearch.among_earlier(z, order, rows), k, threads=2)
+    for position, row, members in zip(positions.tolist(), rows, found, strict=True):
+        check_nearest(z, z[row], order[:position], members, k)
 
 
-def test_the_nearest_of_all_leave_out_the_row_itself_and_others():
-    z, rows = coordinates(50, 6), torch.tensor([3, 49])
-    without = torch.tensor([0, 1, 2])
-    found = nearest_to(z, rows, 5, without=without)
-    for row, members in zip(rows, found, strict=True):
-        others = torch.tensor([i for i in range(3, 50) if i != int(row)])
-        wanted = others[(z[others] - z[row]).norm(dim=1).argsort()[:5]]
-        assert members.tolist() == wanted.tolist()
+@given(n=st.sampled_from([1, 5, 150]), f=st.sampled_from([1, 4]), k=st.integers(1, 7), seed=st.integers(0, 3))
+@settings(deadline=None, max_examples=25)
+def test_the_nearest_of_all_leave_out_the_row_itself_alone(backend, n, f, k, seed):
+    z = coordinates(n, f, seed)
+    found = backend.nearest(NearestSearch.among_others(z, torch.arange(n)), k, threads=1)
+    for row in range(n):
+        check_nearest(
+            z, z[row], torch.tensor([i for i in range(n) if i != row], dtype=torch.long), found[row], k
+        )
+
+
+def test_points_that_are_no_rows_see_all_of_them_whatever_the_order(backend):
+    z, queries = coordinates(300, 2), coordinates(100, 2, seed=1)
+    positions = torch.randperm(300, generator=torch.Generator().manual_seed(2))
+    search = NearestSearch(z, queries, torch.full((100,), -1), positions)
+    for query, members in zip(queries, backend.nearest(search, 9, threads=2), strict=True):
+        check_nearest(z, query, torch.arange(300), members, 9)
+
+
+def test_clusters_far_apart_do_not_round_together(backend):
+    """Distances of an expansion into squares would be lost at 1e8."""
+    z = coordinates(200, 2) * 1e-3
+    z[100:] += 1e8
+    found = backend.nearest(NearestSearch.among_others(z, torch.arange(200)), 3, threads=1)
+    for row in range(200):
+        check_nearest(z, z[row], torch.tensor([i for i in range(200) if i != row]), found[row], 3)
+
+
+def test_threads_change_nothing_and_nothing_is_searched_in_nothing(backend):
+    z = coordinates(1000, 3)
+    search = NearestSearch.among_others(z, torch.arange(1000))
+    assert torch.equal(backend.nearest(search, 8, threads=1), backend.nearest(search, 8, threads=3))
+    assert backend.nearest(search, 0, threads=1).shape == (1000, 0)
+    none = torch.empty(0, dtype=torch.long)
+    assert backend.nearest(NearestSearch.among_others(z, none), 4, threads=1).shape == (0, 4)
+    alone = NearestSearch(z[:0], z[:2], torch.full((2,), -1))
+    assert bool((backend.nearest(alone, 3, threads=1) == -1).all())
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_numbers_of_numpy_are_numbers():
         ("optimiser", "sgd", "`optimiser` must be one of adam, lbfgs"),
         ("gradient", "exact", "`gradient` must be one of pathwise, hutchinson"),
         ("variance", "exact", "`variance` must be one of auto, cholesky, local"),
-        ("preconditioner", "ilu", "`preconditioner` must be one of pivoted_cholesky"),
+        ("preconditioner", "ilu", "`preconditioner` must be one of auto, pivoted_cholesky"),
         ("preconditioner", 3, "`preconditioner` must be a name, None or a recipe"),
         ("subset", -1, "`subset` must be an integer of at least 0; got -1"),
         ("probes", 0, "`probes` must be an integer of at least 1"),

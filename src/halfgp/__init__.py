@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from halfgp.model import ExactGP
     from halfgp.operators import KernelOperator
     from halfgp.precision import Precision
-    from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
+    from halfgp.preconditioners import (
+        AutomaticPreconditioner,
+        Nystrom,
+        PivotedCholesky,
+        RandomlyPivotedCholesky,
+        SparseInverseCholesky,
+    )
     from halfgp.priors import Gamma, LogNormal, Overall
     from halfgp.solvers import (
         SolveCheckpoint,
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RBF",
+    "AutomaticPreconditioner",
     "Constant",
     "ExactGP",
     "GPRegressor",
@@ -45,6 +52,7 @@ __all__ = [
     "RationalQuadratic",
     "SolveCheckpoint",
     "SolveResult",
+    "SparseInverseCholesky",
     "White",
     "__version__",
     "alternating_projection",
@@ -64,7 +72,9 @@ _NAMES = {
     "model": "ExactGP",
     "operators": "KernelOperator",
     "precision": "Precision",
-    "preconditioners": "Nystrom PivotedCholesky RandomlyPivotedCholesky",
+    "preconditioners": (
+        "AutomaticPreconditioner Nystrom PivotedCholesky RandomlyPivotedCholesky SparseInverseCholesky"
+    ),
     "priors": "Gamma LogNormal Overall",
     "solvers": "SolveCheckpoint SolveResult alternating_projection cg lanczos log_determinant minres refine",
 }

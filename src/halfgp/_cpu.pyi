@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 BLOCK: int
+LANDMARKS: int
 
 def instruction_sets() -> list[str]: ...
 def has_fixed_point(name: str) -> bool: ...
@@ -29,6 +30,7 @@ def conditionals(
     targets: Tensor,
     rows: Tensor,
     members: Tensor,
+    explained: Tensor | None,
     residuals: Tensor,
     deviations: Tensor,
     factor: Tensor | None,
@@ -36,6 +38,20 @@ def conditionals(
     by_features: Sequence[Tensor | None],
     threads: int,
 ) -> tuple[float, list[float], list[float], list[list[float]]]: ...
+def nearest(
+    instruction_set: str,
+    points: Tensor,
+    positions: Tensor | None,
+    queries: Tensor,
+    own: Tensor,
+    found: Tensor,
+    threads: int,
+) -> None: ...
+
+class SparseFactor:
+    def __init__(self, columns: Tensor, entries: Tensor) -> None: ...
+    def multiply(self, v: Tensor, out: Tensor, transposed: bool, threads: int) -> None: ...
+    def solve(self, v: Tensor, transposed: bool) -> None: ...
 
 class Points: ...
 

@@ -164,6 +164,27 @@ class KernelOperator:
         return self._matrix.precision
 
     @property
+    def points(self) -> Tensor:
+        """The points (n1, d) of the rows."""
+        return self._x1
+
+    @property
+    def engine(self) -> Backend:
+        """What computes."""
+        return self._backend
+
+    @property
+    def threads(self) -> int | None:
+        """How many work at a product; None follows torch."""
+        threads: int | None = self._options["threads"]
+        return threads
+
+    def variances(self) -> Tensor:
+        """The diagonal (n1,) of a square operator, noise included, in float64 whatever the precision."""
+        self._require_square("variances()")
+        return self._diagonal(slice(None))
+
+    @property
     def backend(self) -> str:
         """The name of the backend that serves."""
         return self._backend.name

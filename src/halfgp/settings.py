@@ -23,7 +23,7 @@ CHOICES = {
     "gradient": ("pathwise", "hutchinson"),
     "unsolved": ("raise", "warn"),
     "variance": ("auto", "cholesky", "local"),
-    "preconditioner": ("pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom"),
+    "preconditioner": ("auto", "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom"),
 }
 COUNTS = {
     "subset": 0,
@@ -79,7 +79,7 @@ class Settings:
         softplus: move parameters through softplus, as GPyTorch does, instead of the logarithm.
         probes: right-hand sides of the gradient beside the targets.
         gradient: estimator: "pathwise", or "hutchinson" as in the paper.
-        preconditioner: "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom", None, or a recipe.
+        preconditioner: "auto", "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom", None, or a recipe.
         rank: of it; None is automatic.
         tol: true relative residual of every column of a training solve.
         min_iterations: of a training solve.
@@ -126,12 +126,12 @@ class Settings:
     softplus: bool = False
     probes: int = 10
     gradient: str = "pathwise"
-    preconditioner: str | PreconditionerConfig | None = "pivoted_cholesky"
+    preconditioner: str | PreconditionerConfig | None = "auto"
     rank: int | None = None
     tol: float = 0.05
     min_iterations: int = 0
     max_iterations: int = 300
-    test_tol: float = 3e-3
+    test_tol: float = 1e-2
     test_max_iterations: int = 1000
     unsolved: str = "raise"
     calibrate: bool = True

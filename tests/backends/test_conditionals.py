@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -57,6 +58,31 @@ def dense(kernel, of):
     matrix = kernel(of.x, of.x).detach()
     matrix.diagonal().copy_(of.diagonal)
     return matrix
+
+
+@pytest.mark.parametrize("landmarks", [1, 8, 21])
+@pytest.mark.parametrize("instruction_set", [None, *cpu.instruction_sets()])
+def test_landmarks_first_are_a_schur_complement(kernel, landmarks, instruction_set):
+    """Points given landmarks have the covariances of the Schur complement: dense algebra of that."""
+    of = neighbourhoods(kernel)
+    matrix = dense(kernel, of)
+    z = torch.randn(landmarks, D, generator=generator(5), dtype=torch.float64)
+    inner = kernel(z, z).detach() + NOISE * torch.eye(landmarks, dtype=torch.float64)
+    explained = torch.linalg.solve_triangular(
+        torch.linalg.cholesky(inner), kernel(z, of.x).detach(), upper=False
+    ).T
+    given = replace(of, explained=explained.contiguous())
+    backend = REFERENCE if instruction_set is None else cpu.CpuBackend(instruction_set)
+    found = backend.conditionals(kernel, given, precision=DOUBLE, threads=2)
+    schur = matrix - explained @ explained.T
+    for i in range(len(of.rows)):
+        group = torch.cat([of.members[i][of.members[i] >= 0], of.rows[i : i + 1]])
+        g = torch.linalg.inv(torch.linalg.cholesky(schur[group][:, group]))[-1]
+        deviation = 1.0 / float(g[-1])
+        assert float(found.deviations[i]) == pytest.approx(deviation, rel=1e-9)
+        torch.testing.assert_close(found.residuals[i], g @ of.targets[group], rtol=1e-7, atol=1e-8)
+        present = torch.cat([of.members[i] >= 0, torch.tensor([True])])
+        torch.testing.assert_close(found.factor[i][present], g, rtol=1e-7, atol=1e-8 / deviation)
 
 
 def test_the_reference_is_dense_algebra(kernel):

@@ -7,7 +7,9 @@ from typing import Protocol
 from torch import Tensor
 
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
+from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.kernels import Kernel
+from halfgp.nearest import NearestSearch
 from halfgp.precision import Precision
 
 
@@ -99,6 +101,12 @@ class Backend(Protocol):
         gradient: bool = False,
     ) -> Conditionals:
         """Rows given their neighbours, in the format of `precision.vectors` or a wider one."""
+
+    def nearest(self, search: NearestSearch, k: int, *, threads: int | None) -> Tensor:
+        """Neighbours (m, k) of the queries, exactly, nearest first; -1 where there are fewer."""
+
+    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
+        """The lower triangular matrix of entries (n, k + 1), the diagonal's last, in columns (n, k)."""
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
         """The memory of stored entries of that size; n2 is None for a square matrix."""

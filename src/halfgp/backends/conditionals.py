@@ -26,6 +26,8 @@ class Neighbourhoods:
         members: (r, k) of the points, int64; -1 where a row has fewer. A row is not among its own.
         diagonal: (n,) variances of the points, noise included, float64.
         targets: (n, q), float64.
+        explained: (n, r), float64, or None. Where some are given, the covariance of two points is less by the
+            product of their rows: the points are conditioned on r landmarks first. There is no gradient then.
     """
 
     x: Tensor
@@ -33,6 +35,7 @@ class Neighbourhoods:
     members: Tensor
     diagonal: Tensor
     targets: Tensor
+    explained: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,9 @@ def _chunk(
     own = torch.where(present, diagonal[at], 1.0)
     eye = torch.eye(size, dtype=torch.bool, device=matrix.device)
     matrix = torch.where(eye, own[:, :, None], matrix)
+    if of.explained is not None:
+        known = of.explained[at] * present[:, :, None]
+        matrix = matrix - known @ known.mT
     lower, failed = torch.linalg.cholesky_ex(matrix)
     lower = torch.where((failed == 0)[:, None, None], lower, torch.nan)
     targets = of.targets[at] * present[:, :, None]

@@ -14,11 +14,13 @@ from halfgp import _cpu
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.cpu_conditionals import engine_conditionals
+from halfgp.backends.cpu_sparse_factor import CpuSparseFactor
 from halfgp.backends.paths import NODES, plan_leaf
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
 from halfgp.kernels.program import Leaf, Program
+from halfgp.nearest import NearestSearch
 from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
 
 # The numbers of cpp/program.hpp.
@@ -109,6 +111,25 @@ class CpuBackend:
             threads or torch.get_num_threads(),
             gradient,
         )
+
+    def nearest(self, search: NearestSearch, k: int, *, threads: int | None) -> Tensor:
+        """By a tree of boxes: in few dimensions most of them are passed by, in many all are looked at."""
+        found = torch.empty(len(search.queries), k, dtype=torch.long)
+        positions = None if search.positions is None else search.positions.contiguous()
+        _cpu.nearest(
+            chosen_instruction_set(self.instruction_set),
+            search.points.contiguous(),
+            positions,
+            search.queries.contiguous(),
+            search.own.contiguous(),
+            found,
+            threads or torch.get_num_threads(),
+        )
+        return found
+
+    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> CpuSparseFactor:
+        """Held by rows and by columns."""
+        return CpuSparseFactor(columns, entries, threads or torch.get_num_threads())
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
         """At most: whole blocks, of a square matrix (n2 None) only those on and above the diagonal.

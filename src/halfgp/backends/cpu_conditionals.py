@@ -23,6 +23,8 @@ def engine_conditionals(
     deviations, factor = of.targets.new_empty(r), of.targets.new_empty(r, k + 1)
     group = torch.cat([of.members, of.rows[:, None]], dim=1)
     by_members = of.targets.new_empty(r, k + 1) if gradient else None
+    explained = None if of.explained is None else _padded(of.explained)
+    single = single and explained is None  # what landmarks leave is lost in single
 
     def run(
         program: Program, tables: list[Tensor | None]
@@ -31,7 +33,7 @@ def engine_conditionals(
         return _cpu.conditionals(
             instruction_set, single, _described(program, features, single), features,
             of.diagonal.contiguous(), of.targets.contiguous(), of.rows.contiguous(), of.members.contiguous(),
-            residuals, deviations, factor, by_members, tables, threads,
+            explained, residuals, deviations, factor, by_members, tables, threads,
         )  # fmt: skip
 
     if by_members is None:
@@ -78,6 +80,14 @@ def _described(program: Program, features: list[Tensor], single: bool) -> _cpu.P
     leaves = [plan.describe(leaf) for plan, leaf in zip(plans, program.leaves, strict=True)]
     nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
     return _cpu.Program(leaves, nodes, [c.item() for c in program.constants], program.scale.item(), 0.0)
+
+
+def _padded(explained: Tensor) -> Tensor:
+    """With columns of zeros up to whole vectors."""
+    n, r = explained.shape
+    padded = explained.new_zeros(n, -(-r // _cpu.LANDMARKS) * _cpu.LANDMARKS)
+    padded[:, :r] = explained
+    return padded
 
 
 def _gathered(group: Tensor, values: Tensor, n: int) -> Tensor:

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from halfgp.backends.chain_rule import parameter_gradient, pull_back
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
+from halfgp.backends.sparse_factor import ReferenceSparseFactor
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
 from halfgp.kernels.leaves import leaf_value
+from halfgp.nearest import NearestSearch, nearest_by_looking
 from halfgp.precision import Precision
 
 CHUNK_BYTES = 2**26  # of temporaries beside inputs and outputs
@@ -49,6 +51,16 @@ class ReferenceBackend:
     ) -> Conditionals:
         """In float64, whatever the precision."""
         return reference_conditionals(kernel, of, gradient)
+
+    def nearest(self, search: NearestSearch, k: int, *, threads: int | None) -> Tensor:
+        """By every distance."""
+        return nearest_by_looking(search, k)
+
+    def sparse_factor(
+        self, columns: Tensor, entries: Tensor, *, threads: int | None
+    ) -> ReferenceSparseFactor:
+        """In torch."""
+        return ReferenceSparseFactor(columns, entries)
 
     def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
         """All entries, of a square matrix (n2 None) too."""

@@ -13,7 +13,7 @@ from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.likelihood.base import Evaluated, add_prior
-from halfgp.nearest import metric, nearest_earlier
+from halfgp.nearest import NearestSearch, metric
 from halfgp.precision import Precision
 from halfgp.priors import Priors
 from halfgp.problem import Problem
@@ -54,11 +54,11 @@ class NeighbourLikelihood:
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(n, generator=generator)
         positions = torch.randperm(n, generator=generator)[:rows].sort().values
-        threads = problem.threads or torch.get_num_threads()
-        members = nearest_earlier(
-            metric(point.kernel, problem.x), order, positions, min(neighbours, n - 1), threads
-        )
-        return cls(problem, order[positions], members, priors)
+        chosen = order[positions]
+        search = NearestSearch.among_earlier(metric(point.kernel, problem.x), order, chosen)
+        backend = get_backend(problem.backend, problem.x.device)
+        members = backend.nearest(search, min(neighbours, n - 1), threads=problem.threads)
+        return cls(problem, chosen, members, priors)
 
     def __call__(self, point: Hyperparameters) -> Evaluated:
         """Minus the log density per row and target, the prior weighed as against all rows, and its gradient.

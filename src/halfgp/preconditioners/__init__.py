@@ -1,17 +1,23 @@
 """Symmetric positive definite matrices near K + noise that are cheap to invert."""
 
+from halfgp.preconditioners.automatic import AutomaticPreconditioner
 from halfgp.preconditioners.base import (
     LowRankPlusNoise,
     Preconditioner,
     PreconditionerConfig,
     Root,
     RowSource,
+    has_root,
+    is_below,
 )
 from halfgp.preconditioners.nystrom import Nystrom
 from halfgp.preconditioners.pivoted_cholesky import PivotedCholesky
 from halfgp.preconditioners.randomly_pivoted import RandomlyPivotedCholesky
+from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, SparseInverseCholesky
 
 __all__ = [
+    "AutomaticPreconditioner",
+    "LandmarksAndNeighbours",
     "LowRankPlusNoise",
     "Nystrom",
     "PivotedCholesky",
@@ -20,4 +26,7 @@ __all__ = [
     "RandomlyPivotedCholesky",
     "Root",
     "RowSource",
+    "SparseInverseCholesky",
+    "has_root",
+    "is_below",
 ]

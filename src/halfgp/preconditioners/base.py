@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, TypeGuard
 
 import torch
 from torch import Tensor
@@ -44,7 +44,13 @@ class Preconditioner(Protocol):
 
 
 class Root(Preconditioner, Protocol):
-    """P = C C' with a root C, whose inverse is cheap too, and not above A but for rounding."""
+    """P = C C' with a root C, whose inverse is cheap too.
+
+    Attributes:
+        below: whether P is not above A, but for rounding: then r' P^-1 r bounds r' A^-1 r.
+    """
+
+    below: bool
 
     def whiten(self, v: Tensor, transposed: bool = False) -> Tensor:
         """C^-1 v, or C^-T v, for (n, t), in float64."""
@@ -53,6 +59,16 @@ class Root(Preconditioner, Protocol):
     def log_determinant(self) -> float:
         """The logarithm of det P."""
         ...
+
+
+def is_below(preconditioner: Preconditioner) -> bool:
+    """Whether P is known not to be above A; of a stranger's nothing is known."""
+    return bool(getattr(preconditioner, "below", False))
+
+
+def has_root(preconditioner: Preconditioner | None) -> TypeGuard[Root]:
+    """Whether it has a root and a determinant, as all of ours do."""
+    return hasattr(preconditioner, "whiten") and hasattr(preconditioner, "log_determinant")
 
 
 class PreconditionerConfig(Protocol):
@@ -88,6 +104,7 @@ class LowRankPlusNoise:
     remaining_trace: float
     rows_evaluated: int
     gram: Callable[[Tensor, Tensor], Tensor]
+    below: ClassVar[bool] = True
 
     @property
     def rank(self) -> int:

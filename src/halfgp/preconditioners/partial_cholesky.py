@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -40,21 +41,55 @@ class PivotRule(ABC):
         """The candidate to be considered next, none of those seen, or None."""
 
 
-def build_partial_cholesky(
-    operator: RowSource, rank: int | None, own_noise: float | None, rule: PivotRule
-) -> LowRankPlusNoise:
-    """Factor in single, by blocks, until the rank, the noise or round-off is reached; then take it apart.
+@dataclass(frozen=True)
+class PartialCholesky:
+    """K + D, and the first columns of a pivoted Cholesky factor L of K.
+
+    Attributes:
+        source: that rows came from.
+        noise: D, () or (n,).
+        factor: L' (k, n), float32.
+        pivots: (k,) rows.
+        remaining: (n,) diagonal of K - L L', float64.
+        traces: (k,) of K - L L' after every pivot; those of one block are the same.
+        evaluated: rows of K that it cost.
+    """
+
+    source: RowSource
+    noise: Tensor
+    factor: Tensor
+    pivots: Tensor
+    remaining: Tensor
+    traces: Tensor
+    evaluated: int
+
+    def low_rank_plus_noise(self) -> LowRankPlusNoise:
+        """L L' + D as a preconditioner."""
+        left = float(self.remaining.sum())
+        return low_rank_plus_noise(self.factor.T, self.noise, self.source.gram, left, self.evaluated)
+
+
+def partial_cholesky(
+    operator: RowSource,
+    rank: int | None,
+    own_noise: float | None,
+    rule: PivotRule,
+    *,
+    floor_of_noise: bool = False,
+) -> PartialCholesky:
+    """Factor in single, by blocks, until the rank, the noise or round-off is reached.
 
     Args:
         operator: square, with rows and noise.
         rank: None is automatic, and then ends once what remains of the trace is below the noise.
         own_noise: what of the diagonal is noise, if the operator does not say.
         rule: picks pivots.
+        floor_of_noise: end there with a rank that is given, too.
     """
     source, noise, diagonal = kernel_part(operator, own_noise)
     n = len(diagonal)
     wanted = automatic_rank(n, MEMORY) if rank is None else min(rank, n)
-    goal = float(noise.min()) if rank is None else 0.0
+    goal = float(noise.min()) if rank is None or floor_of_noise else 0.0
     factor = torch.empty(wanted, n, dtype=torch.float32, device=diagonal.device)
     largest = float(diagonal.max()) if n else 0.0
     # Variance below this is round-off: K has no more rank in single.
@@ -62,6 +97,8 @@ def build_partial_cholesky(
     # Covariance below this is nothing beside that, but products of such are denormal, ten times as slow.
     nothing = SINGLE.eps**2 * largest
     k = evaluated = 0
+    pivots = torch.empty(wanted, dtype=torch.long, device=diagonal.device)
+    traces = torch.empty(wanted, dtype=torch.float64)
     while k < wanted and (largest := float(diagonal.max())) > floor and float(diagonal.sum()) > goal:
         candidates = rule.propose(diagonal)
         rows = kernel_rows(source, noise, candidates).float()  # single is what K's rows are computed in
@@ -77,8 +114,9 @@ def build_partial_cholesky(
         block = factor[k : k + len(kept)].copy_(solved)
         diagonal.sub_(block.square().sum(dim=0)).clamp_min_(0.0)
         diagonal[candidates[kept]] = 0.0
+        pivots[k : k + len(kept)], traces[k : k + len(kept)] = candidates[kept], diagonal.sum()
         k += len(kept)
-    return low_rank_plus_noise(factor[:k].T, noise, source.gram, float(diagonal.sum()), evaluated)
+    return PartialCholesky(source, noise, factor[:k], pivots[:k], diagonal, traces[:k], evaluated)
 
 
 def _select(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, check_rank
-from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, build_partial_cholesky
+from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, partial_cholesky
 
 LARGEST_BLOCK = 16
 NEAR = 0.5  # of the largest remaining variance: a pivot that explains so much is taken along
@@ -42,10 +42,10 @@ class PivotedCholesky:
     def build(self, operator: RowSource) -> LowRankPlusNoise:
         """The preconditioner of a square operator with noise."""
         block = LARGEST_BLOCK if self.rank is None else max(1, min(LARGEST_BLOCK, self.rank // 8))
-        return build_partial_cholesky(operator, self.rank, self.noise, _Greedy(block))
+        return partial_cholesky(operator, self.rank, self.noise, Greedy(block)).low_rank_plus_noise()
 
 
-class _Greedy(PivotRule):
+class Greedy(PivotRule):
     """The largest first, as long as it is near the largest of all."""
 
     def __init__(self, block: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, check_rank
-from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, build_partial_cholesky
+from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, partial_cholesky
 
 LARGEST_BLOCK = 64
 
@@ -41,7 +41,9 @@ class RandomlyPivotedCholesky:
     def build(self, operator: RowSource) -> LowRankPlusNoise:
         """The preconditioner of a square operator with noise."""
         block = LARGEST_BLOCK if self.rank is None else max(1, min(LARGEST_BLOCK, self.rank // 4))
-        return build_partial_cholesky(operator, self.rank, self.noise, _Random(block, self.seed))
+        return partial_cholesky(
+            operator, self.rank, self.noise, _Random(block, self.seed)
+        ).low_rank_plus_noise()
 
 
 class _Random(PivotRule):

@@ -16,7 +16,7 @@ from halfgp.errors import HalfGPError, InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.planner import PROBES, factor_bytes, routes
 from halfgp.precision import DOUBLE
-from halfgp.preconditioners import PreconditionerConfig
+from halfgp.preconditioners import PreconditionerConfig, is_below
 from halfgp.prediction.accuracy import (
     ERROR_TOL,
     IN_DOUBLE,
@@ -304,10 +304,12 @@ class _Route:
             floor = errors.square().mean(dim=0).sqrt()
             shares = (errors / deviations).quantile(QUANTILE, dim=0)
         else:
-            # Of v e the gains of CG tell the root mean square, in deviations; or a bound does.
-            lacking = (residual * equations.preconditioner.solve(residual)).mean(dim=0).sqrt()
-            errors, told = residual[rows].abs(), torch.minimum(torch.as_tensor(solve.errors), lacking)
-            bounded = bool((lacking <= told).all())
+            # Of v e CG tells the root mean square, in deviations; or a bound does.
+            errors, told, bounded = residual[rows].abs(), torch.as_tensor(solve.errors), False
+            if is_below(equations.preconditioner):
+                lacking = (residual * equations.preconditioner.solve(residual)).mean(dim=0).sqrt()
+                bounded = bool((lacking <= told).all())
+                told = torch.minimum(told, lacking)
             floor = errors.square().mean(dim=0).sqrt() + told * float(variances.mean().sqrt())
             shares = (errors / deviations).quantile(QUANTILE, dim=0) + NORMAL * told
         precision, rounding, sizes = self._rounding(weights)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.operators import KernelOperator
-from halfgp.preconditioners import PivotedCholesky, Preconditioner, PreconditionerConfig
+from halfgp.preconditioners import AutomaticPreconditioner, Preconditioner, PreconditionerConfig
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.lazy import Lazy
 from halfgp.problem import Problem
@@ -60,7 +60,7 @@ class Equations(Lazy):
     @cached_property
     def preconditioner(self) -> Preconditioner:
         """Of solves: the factor, if there is one."""
-        recipe: Any = self.recipe or PivotedCholesky()
+        recipe: Any = self.recipe or AutomaticPreconditioner()
         built: Preconditioner = self.factor or recipe.build(self.operator)
         return built
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ class CholeskyFactor:
 
     lower: Tensor
     scale: float = 1.0
+    below: ClassVar[bool] = True
 
     @classmethod
     def build(cls, operator: KernelOperator, dtype: torch.dtype, scale: float = 1.0) -> CholeskyFactor:

@@ -17,7 +17,7 @@ from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.operators import KernelOperator
 from halfgp.precision import DOUBLE, Precision
-from halfgp.preconditioners import LowRankPlusNoise
+from halfgp.preconditioners import has_root
 from halfgp.prediction.accuracy import ERROR_TOL, Accuracy
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.factor import CholeskyFactor
@@ -31,6 +31,7 @@ SAMPLE_FEATURES = 2048
 COLUMNS = 64  # right-hand sides of one solve
 JOINT_POINTS = 2048  # up to so many are drawn jointly: their covariance is a dense matrix
 TRACE_PROBES = 8  # that tell how rounding adds up
+LEFT_ERROR = 0.1  # of what the residual leaves of a fit, which is little
 COVARIANCE_SHARE = 0.1  # of a variance: what the error of its solve may be
 
 
@@ -234,7 +235,11 @@ class Posterior(Lazy):
         """
         (n, q), equations = self.problem.y.shape, self.equations
         residual = equations.residual(self.weights)
-        left = float((residual * equations.preconditioner.solve(residual)).sum())
+        # Without a factor by another solve: a preconditioner says too much or too little.
+        solved = (
+            equations.preconditioner.solve(residual) if self.factor is not None else self._loosely(residual)
+        )
+        left = float((residual * solved).sum())
         fit = float(((equations.right_hand_side + residual) * self.weights).sum())
         if equations.route == "double factor":
             assert self.factor is not None
@@ -242,14 +247,25 @@ class Posterior(Lazy):
             error = self._rounded()
         else:
             root = equations.preconditioner
-            known = root if isinstance(root, LowRankPlusNoise | CholeskyFactor) else None
+            known = root if has_root(root) else None
             # In double: rounding moves the least eigenvalues, and all of them the same way.
             found = log_determinant(self.operator, preconditioner=known, seed=self.seed, precision="double")
-            # With low rank what is left of the fit is known as a bound only.
-            value, log_det = fit + (0.0 if self.factor is None else left), found.value
-            error = found.error + (left / q if self.factor is None else 0.0)
+            value, log_det = fit + left, found.value
+            error = found.error + (0.0 if self.factor is not None else LEFT_ERROR * left / q)
         value = -0.5 * (value + q * log_det + n * q * math.log(2 * math.pi))
         return value, 0.5 * q * error
+
+    def _loosely(self, residual: Tensor) -> Tensor:
+        """(K + noise)^-1 r for residuals (n, q), which are small: r' of it is known to `LEFT_ERROR`."""
+        result = cg(
+            self.operator,
+            residual,
+            preconditioner=self.equations.preconditioner,
+            tol=LEFT_ERROR,
+            max_iterations=self.max_iterations,
+            residual_precision="single",
+        )
+        return torch.as_tensor(result.solution)
 
     def _rounded(self) -> float:
         """What rounding in double may have done to the log determinant and the fit of a target together.

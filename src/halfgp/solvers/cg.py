@@ -59,9 +59,8 @@ def cg(
         tol: largest true relative residual |b - A x| / |b| of any column; or of each, a sequence (t,).
         error_tol: beside it the largest error |x - A^-1 b|_A / √n, as estimated; infinite for none. Where b
             has the covariance A, as targets of a Gaussian process do, it is in units of their deviations.
-            The estimate takes a preconditioner for one that is not above A, as ours are. It goes with a
-            residual of at most 0.1, which is then asked for, whatever `tol` is. For a matrix of which neither
-            a preconditioner nor noise is known it may take a plateau for the end.
+            It goes with a residual of at most 0.1, which is then asked for, whatever `tol` is. For a matrix
+            of which neither a preconditioner nor noise is known it may take a plateau for the end.
         max_iterations: in total, on all rungs.
         min_iterations: before any column may stop, whatever the tolerance: with one of 1, zero would do.
         inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,
@@ -168,7 +167,7 @@ def build_preconditioner(preconditioner: Any, system: System) -> Preconditioner 
     if hasattr(preconditioner, "solve"):
         return cast(Preconditioner, preconditioner)
     if hasattr(preconditioner, "build"):
-        built: Preconditioner = preconditioner.build(system)
+        built: Preconditioner = preconditioner.build(system.matrix)
         return built
     raise InputError(
         "`preconditioner` must be None, a recipe such as `PivotedCholesky()`, or have a method `solve`; got"

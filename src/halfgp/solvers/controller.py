@@ -180,6 +180,7 @@ class Controller:
         )
         self._gap[self._held] = 0.0
         self._energy.forget()
+        self._energy.turn(self._recurrence.norm, self._held)
 
     def _phase(self) -> str:
         """Iterate until a true residual is wanted; returns why."""
@@ -203,7 +204,7 @@ class Controller:
         """What an iteration showed: a reason to look at the true residual, or ""."""
         recurrence, tol = self._recurrence, self._options.tol[self._held]
         known = self._best.size(recurrence.r, self._held)
-        self._energy.record(recurrence.gain[self._active], self._held[self._active])
+        self._energy.record(recurrence.gain, recurrence.norm, self._held, self._active)
         error = self._energy.estimate(recurrence.norm, self._held)
         self._record(known, error)
         self._offending = self._active & ~known.isfinite()
@@ -256,6 +257,7 @@ class Controller:
         self._shrink(everything=True)
         self._corrected = self._iteration
         self._recurrence.replace(self._recurrence.r)
+        self._energy.turn(self._recurrence.norm, self._held)
         return True
 
     def _shrink(self, everything: bool = False) -> None:
@@ -361,6 +363,7 @@ class Controller:
         self._active = torch.ones_like(self._active)
         self._corrected = self._iteration
         self._recurrence.replace(r)
+        self._energy.turn(self._recurrence.norm, self._held)
         self._gap[self._held] = 0.0
 
     def _broken(self, event: str) -> None:

@@ -21,6 +21,7 @@ from halfgp.solvers.system import CallableSystem, System, as_system, column_majo
 
 LOOK_EVERY = 5  # steps between looks at the value
 SETTLED = 0.1  # of the standard error: what is cut off may be so much
+SEEN = 0.25  # of the least Ritz value, where nothing else bounds the spectrum
 LEAST = 0.9  # of the least eigenvalue that is known: rounding may have taken it a little lower
 
 
@@ -67,7 +68,8 @@ def log_determinant(
 
     A quadrature by k steps of Lanczos is too high, and Radau's, with a node at a lower bound of the spectrum,
     is too low. Steps go on until the two are as close as the standard error asks for. The bound is that of
-    the noise, or 1 with a preconditioner, which is not above A.
+    the noise, or 1 with a preconditioner that is not above A. Of one that may be, it is an estimate: a part
+    of the least Ritz value.
 
     Args:
         A: as for `cg`.
@@ -93,10 +95,10 @@ def log_determinant(
     signs = signs.to(system.device)
     built: Any = preconditioner
     if preconditioner is not None and not hasattr(preconditioner, "whiten"):
-        built = preconditioner.build(system)
+        built = preconditioner.build(system.matrix)
     passes = 0
     for rung in ("single", "double") if precision == "auto" else (precision,):
-        least = float(system.noise.min()) if built is None else 1.0
+        least = _least_eigenvalue(system, built)
         result = _tridiagonal(system.with_precision(rung), built, signs, steps, LEAST * least)
         passes += result.passes
         if not result.is_finite:
@@ -130,6 +132,13 @@ def log_determinant(
         f"`A` is not positive definite in {result.precision}: Lanczos met an eigenvalue that is not positive."
         " Use a wider `precision`, or add noise to the diagonal."
     )
+
+
+def _least_eigenvalue(system: System, built: Root | None) -> float:
+    """A lower bound of the spectrum; infinite where Ritz values alone tell."""
+    if built is None:
+        return float(system.noise.min())
+    return 1.0 if built.below else math.inf
 
 
 def _tridiagonal(system: System, built: Any, signs: Tensor, steps: int, least: float) -> LanczosResult:
@@ -195,7 +204,7 @@ def _logarithms(result: LanczosResult, column: int, least: float) -> tuple[float
         return upper, upper
     # Below every Ritz value, as the spectrum is; where nobody knows how far, as far as rounding could tell.
     known = least if least > 0.0 else DOUBLE.eps * float(values.max())
-    node = min(known, LEAST * float(values.min()))
+    node = min(known, (SEEN if math.isinf(known) else LEAST) * float(values.min()))
     diagonal = result.diagonal[:k, column].cpu().numpy()
     off = result.off_diagonal[:k, column].cpu().numpy()
     bands = np.zeros((3, k))

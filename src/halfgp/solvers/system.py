@@ -62,6 +62,11 @@ class System(ABC):
         """(n, n)."""
         return self.size, self.size
 
+    @property
+    def matrix(self) -> Any:
+        """What preconditioners are built from: the operator behind it, or itself."""
+        return self
+
     def rungs(self) -> tuple[Precision, ...]:
         """Rungs that differ, cheapest first."""
         return tuple(Precision.resolve(name) for name in ("half", "single", "double"))
@@ -109,6 +114,11 @@ class OperatorSystem(System):
         self.size = operator.shape[0]
         self.device = operator.device
         self.precision = operator.precision
+
+    @property
+    def matrix(self) -> Any:
+        """The operator."""
+        return self._operator
 
     def matmul(self, v: Tensor) -> Tensor:
         """A v."""

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfgp.backends import get_backend
+from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.kernels.leaves import leaf_value, scaled_features
-from halfgp.nearest import metric, nearest_to
+from halfgp.nearest import NearestSearch, metric
+from halfgp.precision import Precision
 from halfgp.problem import Problem
 
 ROWS = 512  # that are looked at
 LANDMARKS = 384  # that all of them are given, spread over all rows: what is far
 NEIGHBOURS = 96  # that each is given: what is near
-BYTES = 2**27  # of small matrices at a time
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,8 @@ def judge(point: Hyperparameters, problem: Problem, seed: int) -> Judgement:
     order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed))
     rows, landmarks = order[:ROWS], order[ROWS : ROWS + min(LANDMARKS, problem.rows // 4)]
     of = _Conditioned(point, problem, landmarks)
-    size = max(1, BYTES // (8 * NEIGHBOURS * (2 * NEIGHBOURS + len(landmarks))))
-    parts = [of.rows(rows[start : start + size]) for start in range(0, len(rows), size)]
-    squares = torch.cat([residuals.square() for residuals, _ in parts])
-    deviations = torch.cat([deviations for _, deviations in parts])
+    residuals, deviations = of.rows(rows)
+    squares = residuals.square()
     error = float((squares * deviations.square()[:, None]).mean().sqrt())
     excess = float(squares.mean())
     if not math.isfinite(excess):  # noise too small for double: nothing is to be learned from that point
@@ -73,6 +72,7 @@ class _Conditioned:
             noise = point.diagonal_noise(problem.fixed_noise)
             self._diagonal = point.kernel.diagonal(problem.x) + noise
         self._metric = metric(point.kernel, problem.x)
+        self._backend = get_backend(problem.backend, problem.x.device)
         inner = self._covariances(landmarks)
         inner.diagonal().copy_(self._diagonal[landmarks])
         self._lower = _factor(inner)
@@ -87,26 +87,28 @@ class _Conditioned:
     @torch.no_grad()
     def rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals over deviations (m, q), and deviations (m,), of rows given landmarks and neighbours."""
-        k = min(NEIGHBOURS, self._problem.rows - len(self._landmarks) - 1)
-        members = nearest_to(self._metric, rows, k, without=self._landmarks)
-        group = torch.cat([members, rows[:, None]], dim=1)
-        m, size = group.shape
-        flat = group.reshape(-1)
-        explained = torch.linalg.solve_triangular(self._lower, self._covariances(flat), upper=False)
-        targets = (self._centred[flat] - explained.T @ self._white).reshape(m, size, -1)
-        explained = explained.T.reshape(m, size, -1)
-        matrix = self._small(group) - explained @ explained.mT
-        lower = _factor(matrix)
-        white = torch.linalg.solve_triangular(lower, targets, upper=False)
-        return white[:, -1], lower[:, -1, -1]
+        group = torch.cat([self._neighbours(rows), rows[:, None]], dim=1)
+        used, at = torch.unique(group, return_inverse=True)
+        explained = torch.linalg.solve_triangular(self._lower, self._covariances(used), upper=False).T
+        of = Neighbourhoods(
+            self._problem.x[used],
+            at[:, -1],
+            at[:, :-1],
+            self._diagonal[used],
+            self._centred[used] - explained @ self._white,
+            explained,
+        )
+        found = self._backend.conditionals(
+            self._point.kernel, of, precision=Precision.resolve("double"), threads=self._problem.threads
+        )
+        return found.residuals, found.deviations
 
-    def _small(self, group: Tensor) -> Tensor:
-        """K + noise (m, k, k) of groups (m, k) of rows."""
-        program = self._point.kernel.program()
-        values = []
-        for leaf in program.leaves:
-            z = scaled_features(leaf, self._problem.x[group.reshape(-1)]).reshape(*group.shape, -1)
-            values.append(leaf_value(leaf, z, z))
-        matrix = program.evaluate(values, (*group.shape, group.shape[1])).clone()
-        matrix.diagonal(dim1=1, dim2=2).copy_(self._diagonal[group])
-        return matrix
+    def _neighbours(self, rows: Tensor) -> Tensor:
+        """Of some rows, which are no landmarks, the nearest (m, k) that are none either."""
+        other = torch.ones(self._problem.rows, dtype=torch.bool)
+        other[self._landmarks] = False
+        numbers = other.nonzero()[:, 0]
+        places = torch.cumsum(other, dim=0) - 1  # of the others, among themselves
+        search = NearestSearch.among_others(self._metric[numbers], places[rows])
+        k = min(NEIGHBOURS, len(numbers) - 1)
+        return numbers[self._backend.nearest(search, k, threads=self._problem.threads)]

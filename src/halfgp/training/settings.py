@@ -6,9 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from halfgp.preconditioners import Nystrom, PivotedCholesky, PreconditionerConfig, RandomlyPivotedCholesky
+from halfgp.preconditioners import (
+    AutomaticPreconditioner,
+    Nystrom,
+    PivotedCholesky,
+    PreconditionerConfig,
+    RandomlyPivotedCholesky,
+)
 
 PRECONDITIONERS: dict[str, Callable[..., Any]] = {
+    "auto": AutomaticPreconditioner,
     "pivoted_cholesky": PivotedCholesky,
     "randomly_pivoted_cholesky": RandomlyPivotedCholesky,
     "nystrom": Nystrom,
@@ -29,7 +36,7 @@ class Training:
         learning_rate: of Adam, per step on the real line.
         probes: right-hand sides beside the targets.
         gradient: "pathwise" or "hutchinson".
-        preconditioner: "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom", None or a recipe.
+        preconditioner: "auto", "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom", None or a recipe.
         rank: of the preconditioner; None is automatic.
         tol: true relative residual of every column of a training solve.
         min_iterations: of a training solve, whatever the tolerance.
@@ -57,7 +64,8 @@ class Training:
     def recipe(self, automatic: int | None = None) -> PreconditionerConfig | None:
         """The preconditioner to build in every step, or with a rank of its own where that is automatic."""
         if isinstance(self.preconditioner, str):
-            rank = automatic if self.rank is None else self.rank
+            # The automatic one has a rule of its own.
+            rank = automatic if self.rank is None and self.preconditioner != "auto" else self.rank
             named: PreconditionerConfig = PRECONDITIONERS[self.preconditioner](rank=rank)
             return named
         return self.preconditioner

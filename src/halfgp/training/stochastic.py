@@ -16,7 +16,7 @@ from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import GradientEstimator
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
-from halfgp.preconditioners import LowRankPlusNoise, Preconditioner
+from halfgp.preconditioners import Preconditioner, has_root
 from halfgp.priors import Priors, log_prior
 from halfgp.problem import Problem, residual_precision
 from halfgp.solvers import ConvergenceWarning, SolveResult, cg, log_determinant
@@ -248,7 +248,7 @@ class StochasticTraining:
             found.operator,
             probes=self._settings.probes,
             steps=LANCZOS_STEPS,
-            preconditioner=found.built if isinstance(found.built, LowRankPlusNoise) else None,
+            preconditioner=found.built if has_root(found.built) else None,
             seed=self._settings.seed,
             warn=False,  # its error is that of the loss
         )

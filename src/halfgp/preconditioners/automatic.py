@@ -1,0 +1,65 @@
+"""The preconditioner that suits a matrix: low rank where that is enough, neighbours elsewhere."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from halfgp.operators import KernelOperator
+from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, automatic_rank
+from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
+from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
+from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
+
+NEIGHBOURS = 50
+MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
+
+
+@dataclass(frozen=True)
+class AutomaticPreconditioner:
+    """Landmarks first; then low rank if a few more would leave less than the noise, and else neighbours.
+
+    √(2.5 n) pivots are taken, which costs about as much as two products. What they leave of a row's variance,
+    beside its noise, is about the condition of the matrix that low rank leaves to CG. It falls like a power
+    of the rank. Where that takes it below 1 within 5 √n pivots, low rank of so many is the best there is:
+    nothing is above the matrix, and a handful of passes do. Where not, the pivots become landmarks.
+
+    Attributes:
+        rank: of low rank, or landmarks, instead of those; None for them.
+        neighbours: of rows that are no landmarks.
+        seed: of their order.
+        memory: bytes that it may take.
+
+    A matrix that does not know its points has low rank.
+    """
+
+    rank: int | None = None
+    neighbours: int = NEIGHBOURS
+    seed: int = 0
+    memory: int = MEMORY
+
+    def build(self, operator: RowSource) -> LowRankPlusNoise | LandmarksAndNeighbours:
+        """The preconditioner of a square operator with noise."""
+        n = operator.diagonal().shape[0]
+        first = automatic_rank(n, self.memory) if self.rank is None else min(self.rank, n)
+        found = partial_cholesky(operator, first, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
+        most = min(n, 5 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
+        if not isinstance(operator, KernelOperator) or expected(found, most) <= 1.0:
+            if excess(found) > 1.0 and most > first:
+                found = partial_cholesky(operator, most, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
+            return found.low_rank_plus_noise()
+        return conditioned_on(operator, found.pivots, self.neighbours, self.seed)
+
+
+def excess(found: PartialCholesky) -> float:
+    """What pivots leave of a row's variance, in the mean, beside the noise."""
+    return float((found.remaining / found.noise).mean()) if len(found.remaining) else 0.0
+
+
+def expected(found: PartialCholesky, rank: int) -> float:
+    """What so many pivots would leave beside the noise, from how the second half of those there are fared."""
+    k = len(found.pivots)
+    if k < 2 or rank <= k:
+        return excess(found)
+    fall = float(found.traces[-1] / found.traces[k // 2 - 1])  # over one doubling
+    return excess(found) * fall ** math.log2(rank / k)

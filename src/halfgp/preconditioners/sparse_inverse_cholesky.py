@@ -1,0 +1,198 @@
+"""A sparse factor of the inverse: landmarks exactly, then every row given its nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from halfgp.backends.conditionals import Neighbourhoods
+from halfgp.backends.sparse_factor import SparseFactor
+from halfgp.errors import InputError
+from halfgp.nearest import NearestSearch, metric
+from halfgp.operators import KernelOperator
+from halfgp.precision import Precision
+from halfgp.preconditioners.partial_cholesky import partial_cholesky
+from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
+
+
+@dataclass(frozen=True)
+class SparseInverseCholesky:
+    """A^-1 ≈ R' R, where R is sparse below a few full columns (Vecchia's approximation, as a factor).
+
+    Rows are put into an order: first landmarks, which pivoted Cholesky picks, then the others at random.
+    Landmarks are conditioned on exactly. Every other row is conditioned on all landmarks and on its nearest
+    neighbours among the rows before it, which are neither landmarks. Of all factors with that pattern this
+    one has the least Kullback-Leibler divergence from A. Landmarks see what is smooth and far, neighbours
+    what is rough and near: where low rank alone takes hundreds of passes, the two together take tens.
+
+    Attributes:
+        neighbours: of every row that is no landmark; 0 for none.
+        landmarks: how many; 0 for none.
+        seed: of the order.
+
+    Building takes O(n (landmarks² + landmarks neighbours² + neighbours³)) time in double and the search for
+    neighbours, memory 8 n (landmarks + 3 neighbours) bytes. It needs a `KernelOperator`, whose covariances
+    between any two rows it can ask for.
+    """
+
+    neighbours: int = 30
+    landmarks: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("neighbours", "landmarks", "seed"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(f"`{name}` must be a non-negative integer; got {value!r}.")
+
+    def build(self, operator: object) -> LandmarksAndNeighbours:
+        """The preconditioner of a square operator."""
+        source = require_kernel_operator(operator)
+        count = min(self.landmarks, source.shape[0])
+        block = max(1, min(LARGEST_BLOCK, count // 8))
+        pivots = torch.empty(0, dtype=torch.long)
+        if count:
+            pivots = partial_cholesky(source, count, None, Greedy(block)).pivots
+        return conditioned_on(source, pivots, self.neighbours, self.seed)
+
+
+def require_kernel_operator(operator: object) -> KernelOperator:
+    """The operator, which knows its kernel and points.
+
+    Raises:
+        InputError: it is a matrix of another kind.
+    """
+    if not isinstance(operator, KernelOperator):
+        raise InputError(
+            "A preconditioner of neighbours is built from a `KernelOperator`, which knows the points;"
+            f" got {type(operator).__name__}. Use `PivotedCholesky` for other matrices."
+        )
+    return operator
+
+
+@dataclass(frozen=True)
+class LandmarksAndNeighbours:
+    """P = R^-1 R'^-1 with R = [C^-1, 0; -G W' C^-1, G].
+
+    C is the Cholesky factor of A on the landmarks, W = C^-1 A between landmarks and others, and G the sparse
+    inverse factor of what landmarks leave of A.
+
+    Attributes:
+        landmarks: (r,) rows.
+        others: (n - r,) rows, in their order.
+        lower: C (r, r).
+        explained: W' (n - r, r), by rows in their order.
+        factor: G.
+        log_pivots: Σ log G_ii.
+        gram: sums over rows, from the operator, so that rows may be sharded.
+
+    Applying it to (n, t) takes O(n (r + neighbours) t) time.
+    """
+
+    landmarks: Tensor
+    others: Tensor
+    lower: Tensor
+    explained: Tensor
+    factor: SparseFactor
+    log_pivots: float
+    gram: Callable[[Tensor, Tensor], Tensor]
+    below: ClassVar[bool] = False
+
+    def solve(self, v: Tensor) -> Tensor:
+        """P^-1 v for v (n, t), float64."""
+        top, rest = self._whitened(v)
+        return self._joined(*self._unwhitened(top, rest), v)
+
+    def whiten(self, v: Tensor, transposed: bool = False) -> Tensor:
+        """R v, or R' v, for v (n, t), float64: P^-1 = R' R, so that R is a root's inverse."""
+        if not transposed:
+            return self._joined(*self._whitened(v), v)
+        return self._joined(*self._unwhitened(*self._parts(v)), v)
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """P v for v (n, t), float64, by solves with G."""
+        top, rest = self._parts(v)
+        # R'^-1, then R^-1.
+        under = self.factor.solve(rest, transposed=True)
+        top = self.lower.T @ top + self.gram(self.explained, rest)
+        back = self.factor.solve(under) + self.explained @ top
+        return self._joined(self.lower @ top, back, v)
+
+    def log_determinant(self) -> float:
+        """The logarithm of det P."""
+        return 2.0 * (float(self.lower.diagonal().log().sum()) - self.log_pivots)
+
+    def _parts(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Of landmarks (r, t) and of the others (n - r, t) in their order, each by rows."""
+        return v[self.landmarks].double(), v[self.others].double()
+
+    def _whitened(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        top, rest = self._parts(v)
+        top = torch.linalg.solve_triangular(self.lower, top, upper=False)
+        return top, self.factor.multiply(torch.addmm(rest, self.explained, top, alpha=-1.0))
+
+    def _unwhitened(self, top: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
+        rest = self.factor.multiply(rest, transposed=True)
+        left = top - self.gram(self.explained, rest)
+        return torch.linalg.solve_triangular(self.lower.T, left, upper=True), rest
+
+    def _joined(self, top: Tensor, rest: Tensor, like: Tensor) -> Tensor:
+        """Rows of landmarks and others in their places; columns contiguous, as solvers want them."""
+        whole = top.new_empty(like.shape[1], like.shape[0]).T
+        whole[self.landmarks], whole[self.others] = top, rest
+        return whole
+
+
+@torch.no_grad()
+def conditioned_on(
+    operator: KernelOperator, landmarks: Tensor, neighbours: int, seed: int
+) -> LandmarksAndNeighbours:
+    """Condition on landmarks (r,), then every other row on its neighbours.
+
+    A row whose neighbourhood is not positive definite in double, as where rows repeat and the noise is tiny,
+    is given the landmarks alone.
+
+    Raises:
+        InputError: A is not positive definite in double.
+    """
+    n, x, engine = operator.shape[0], operator.points.double(), operator.engine
+    other = torch.ones(n, dtype=torch.bool)
+    other[landmarks] = False
+    numbers = other.nonzero()[:, 0]
+    others = numbers[torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))]
+    lower, explained = _landmark_part(operator, landmarks, others)
+    z = metric(operator.kernel, x[others])
+    rows = torch.arange(len(others))
+    k = min(neighbours, max(len(others) - 1, 0))
+    members = engine.nearest(NearestSearch(z, z, rows, rows), k, threads=operator.threads)
+    diagonal = operator.variances()[others]
+    none = diagonal.new_empty(len(others), 0)
+    of = Neighbourhoods(x[others], rows, members, diagonal, none, explained)
+    double = Precision.resolve("double")
+    found = engine.conditionals(operator.kernel, of, precision=double, threads=operator.threads)
+    entries = found.factor
+    failed = ~entries.isfinite().all(dim=1)
+    if bool(failed.any()):
+        left = diagonal[failed] - explained[failed].square().sum(dim=1)
+        if not bool((left > 0).all()):
+            raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
+        members[failed] = -1
+        entries[failed] = 0.0
+        entries[failed, -1] = left.rsqrt()
+    factor = engine.sparse_factor(members, entries, threads=operator.threads)
+    log_pivots = float(entries[:, -1].log().sum())
+    return LandmarksAndNeighbours(landmarks, others, lower, explained, factor, log_pivots, operator.gram)
+
+
+def _landmark_part(operator: KernelOperator, landmarks: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """C (r, r) and W' (n - r, r)."""
+    rows = torch.as_tensor(operator.with_precision("double").rows(landmarks))
+    lower, failed = torch.linalg.cholesky_ex(rows[:, landmarks])
+    if int(failed):
+        raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
+    explained = torch.linalg.solve_triangular(lower, rows[:, others], upper=False)
+    return lower, explained.T.contiguous()
