@@ -18,6 +18,7 @@ from halfgp.backends.paths import NODES, plan_leaf
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
+from halfgp.kernels.profiles import INNER_PRODUCT
 from halfgp.kernels.program import Leaf, Program
 from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
 
@@ -251,11 +252,11 @@ class CpuMatrix:
         self._leaves = list(program.leaves)
         self._units: list[Tensor] | None = None
         sixteen_bit = precision.is_sixteen_bit or precision.entries in STORED
-        if sixteen_bit and any(leaf.profile == "linear" for leaf in program.leaves):
+        if sixteen_bit and not all(leaf.is_stationary for leaf in program.leaves):
             units = relative_units(self._kernel, self._points)
             if any(bool((w != 1.0).any()) for w in units):
                 self._units = units
-                self._leaves.append(Leaf("linear", lambda x: x, torch.ones(1, dtype=torch.float64)))
+                self._leaves.append(Leaf(INNER_PRODUCT, lambda x: x, torch.ones(1, dtype=torch.float64)))
         sides = [self._scaled(side, None) for side in range(len(self._points))]
         alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf"
         fixed_point = _cpu.has_fixed_point(self.instruction_set)
@@ -266,7 +267,7 @@ class CpuMatrix:
         nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
         constants = [constant.item() for constant in program.constants]
         self._normalisation, negligible = 1.0, 0.0
-        if sixteen_bit and not (alone and program.leaves[0].profile != "linear"):
+        if sixteen_bit and not (alone and program.leaves[0].is_stationary):
             self._normalisation = self._kernel.amplitude(*self._points).item() / program.scale.item()
             if precision.is_sixteen_bit:
                 negligible = 2.0**precision.inputs.vanishing_exponent
@@ -299,9 +300,7 @@ class CpuMatrix:
     def _scaled(self, side: int, indices: Tensor | None) -> list[Tensor]:
         """Scaled features (n, f) of one side, or of some of its points, by leaf, float64 and contiguous."""
         points = self._points[side] if indices is None else self._points[side][indices]
-        scaled = [
-            (leaf.features(points.double()) * leaf.scales).contiguous() for leaf in self._program.leaves
-        ]
+        scaled = [leaf.scaled(points.double()).contiguous() for leaf in self._program.leaves]
         if self._units is not None:
             units = self._units[side] if indices is None else self._units[side][indices]
             scaled.append((1.0 / units)[:, None])

@@ -27,7 +27,7 @@ def engine_conditionals(
     def run(
         program: Program, tables: list[Tensor | None]
     ) -> tuple[float, list[float], list[float], list[list[float]]]:
-        features = [(leaf.features(of.x) * leaf.scales).detach().contiguous() for leaf in program.leaves]
+        features = [leaf.scaled(of.x).detach().contiguous() for leaf in program.leaves]
         return _cpu.conditionals(
             instruction_set, single, _described(program, features, single), features,
             of.diagonal.contiguous(), of.targets.contiguous(), of.rows.contiguous(), of.members.contiguous(),

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.kernels.leaves import leaf_value, scaled_features
 from halfgp.nearest import metric, nearest_to
 from halfgp.problem import Problem
 
@@ -105,8 +104,8 @@ class _Conditioned:
         program = self._point.kernel.program()
         values = []
         for leaf in program.leaves:
-            z = scaled_features(leaf, self._problem.x[group.reshape(-1)]).reshape(*group.shape, -1)
-            values.append(leaf_value(leaf, z, z))
+            z = leaf.scaled(self._problem.x[group.reshape(-1)]).reshape(*group.shape, -1)
+            values.append(leaf.between(z, z))
         matrix = program.evaluate(values, (*group.shape, group.shape[1])).clone()
         matrix.diagonal(dim1=1, dim2=2).copy_(self._diagonal[group])
         return matrix
