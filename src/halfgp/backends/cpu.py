@@ -14,7 +14,7 @@ from halfgp import _cpu
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.cpu_conditionals import engine_conditionals
-from halfgp.backends.paths import NODES, plan_leaf
+from halfgp.backends.paths import describe_nodes, plan_leaf
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
@@ -22,9 +22,7 @@ from halfgp.kernels.profiles import INNER_PRODUCT
 from halfgp.kernels.program import Leaf, Program
 from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
 
-# The numbers of cpp/program.hpp.
-STORED = {HALF: 1, BFLOAT16: 2}
-STORED_NATIVE = 3
+STORED = {HALF: _cpu.Stored.float16, BFLOAT16: _cpu.Stored.bfloat16}  # by the format of entries
 FORCED = "HALFGP_INSTRUCTION_SET"  # in the environment: what serves where no caller names one
 
 
@@ -154,7 +152,7 @@ class CpuMatrix:
         self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else torch.empty(0).double()
         self.storage = "on_the_fly"
         if store:
-            self._matrix.store(STORED.get(precision.entries, STORED_NATIVE), self.threads)
+            self._matrix.store(STORED.get(precision.entries, _cpu.Stored.native), self.threads)
             self.storage = f"stored {str(precision.entries.dtype).split('.')[1]}"
 
     @property
@@ -264,7 +262,7 @@ class CpuMatrix:
             plan_leaf(leaf, z, precision, fixed_point=fixed_point, alone=alone)
             for leaf, z in zip(self._leaves, zip(*sides, strict=True), strict=True)
         ]
-        nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
+        nodes = describe_nodes(program)
         constants = [constant.item() for constant in program.constants]
         self._normalisation, negligible = 1.0, 0.0
         if sixteen_bit and not (alone and program.leaves[0].is_stationary):
@@ -272,11 +270,11 @@ class CpuMatrix:
             if precision.is_sixteen_bit:
                 negligible = 2.0**precision.inputs.vanishing_exponent
             constants.append(1.0 / self._normalisation)
-            nodes.append((NODES.index("constant"), len(constants) - 1, -1))
-            nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.constant, len(constants) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.multiply, len(nodes) - 2, len(nodes) - 1))
         if self._units is not None:
-            nodes.append((NODES.index("leaf"), len(self._leaves) - 1, -1))
-            nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.leaf, len(self._leaves) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.multiply, len(nodes) - 2, len(nodes) - 1))
         self._scale = program.scale.item() * self._normalisation
         leaves = [plan.describe(leaf) for plan, leaf in zip(self._plans, self._leaves, strict=True)]
         self._description = _cpu.Program(leaves, nodes, constants, self._scale, negligible)

@@ -8,7 +8,7 @@ from torch import Tensor
 from halfgp import _cpu
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
-from halfgp.backends.paths import NODES, plan_leaf
+from halfgp.backends.paths import describe_nodes, plan_leaf
 from halfgp.kernels import Kernel
 from halfgp.kernels.program import Program
 from halfgp.precision import Precision
@@ -76,8 +76,8 @@ def _described(program: Program, features: list[Tensor], single: bool) -> _cpu.P
         for leaf, z in zip(program.leaves, features, strict=True)
     ]
     leaves = [plan.describe(leaf) for plan, leaf in zip(plans, program.leaves, strict=True)]
-    nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
-    return _cpu.Program(leaves, nodes, [c.item() for c in program.constants], program.scale.item(), 0.0)
+    constants = [constant.item() for constant in program.constants]
+    return _cpu.Program(leaves, describe_nodes(program), constants, program.scale.item(), 0.0)
 
 
 def _gathered(group: Tensor, values: Tensor, n: int) -> Tensor:

@@ -9,15 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfgp import _cpu
 from halfgp.errors import BackendError
 from halfgp.kernels.profiles import EngineForm
-from halfgp.kernels.program import Leaf
+from halfgp.kernels.program import Leaf, Program
 from halfgp.precision import HALF, SINGLE, Precision
-
-# The numbers of cpp/program.hpp.
-NODES = ("leaf", "constant", "add", "multiply")
-PROFILES = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic", "linear")
-EXPANSION, DIFFERENCE, FIXED_POINT = range(3)
 
 # With fewer features, 16-bit integers save less than the conversion of their result costs (measured).
 FIXED_POINT_FEATURES = 16
@@ -35,34 +31,34 @@ class LeafPlan:
     factor puts into the units of the profile (see cpp/profile.inl).
 
     Attributes:
-        path: EXPANSION, DIFFERENCE or FIXED_POINT, for pairs of points within `reach` of the centre; other
-            pairs take differences, so that an outlier costs a few slow tiles and no accuracy.
+        path: how squared distances are formed between points within `reach` of the centre; other pairs take
+            differences, so that an outlier costs a few slow tiles and no accuracy.
         centre: (f,), of the scaled features.
         factor: from scaled features to psi.
         reach: the largest |psi| for which `path` is accurate.
-        step: of psi on the FIXED_POINT path.
+        step: of psi in fixed point.
         least_exponent: covariances whose power of two is below are zero.
     """
 
-    path: int
+    path: _cpu.Path
     centre: Tensor
     factor: float
     reach: float
     step: float
     least_exponent: float
 
-    def describe(self, leaf: Leaf) -> tuple[int, int, bool, float, float, int, list[float], float, float]:
+    def describe(self, leaf: Leaf) -> _cpu.Leaf:
         """What the extension wants to know of a leaf."""
-        return (
-            PROFILES.index(leaf.profile.name),
-            len(self.centre),
-            len(leaf.scales) == 1,
-            leaf.shape_value or 0.0,
-            self.least_exponent,
-            self.path,
-            self.centre.tolist(),
-            self.factor,
-            self.step,
+        return _cpu.Leaf(
+            profile=_cpu.Profile[leaf.profile.name],
+            features=len(self.centre),
+            shared_scale=len(leaf.scales) == 1,
+            shape=leaf.shape_value or 0.0,
+            least_exponent=self.least_exponent,
+            near_path=self.path,
+            centre=self.centre.tolist(),
+            factor=self.factor,
+            fixed_step=self.step,
         )
 
     def near(self, scaled: Tensor) -> Tensor:
@@ -89,7 +85,7 @@ def plan_leaf(
     form = engine_form(leaf)
     factor = form.factor
     if not leaf.is_stationary:
-        return LeafPlan(EXPANSION, columns.new_zeros(f), factor, math.inf, 0.0, 0.0)
+        return LeafPlan(_cpu.Path.expansion, columns.new_zeros(f), factor, math.inf, 0.0, 0.0)
     centre = columns.mean(dim=0) if len(columns) else columns.new_zeros(f)
     least = float(precision.vectors.min_exponent)  # the engine flushes denormals
     if alone and precision.is_sixteen_bit:
@@ -99,16 +95,16 @@ def plan_leaf(
         if reach > 0.0:
             # Rounding can add half a step to every feature, so |psi| to half a step times sqrt(f).
             step = reach / (FIXED_POINT_REACH - math.sqrt(f))
-            return LeafPlan(FIXED_POINT, centre, factor, reach, step, least)
+            return LeafPlan(_cpu.Path.fixed_point, centre, factor, reach, step, least)
     if f <= DIFFERENCE_FEATURES or leaf.stationary.has_cusp:
         # Near zero the square root of Matern-1/2 would magnify what the expansion leaves there.
-        return LeafPlan(DIFFERENCE, centre, factor, math.inf, 0.0, least)
+        return LeafPlan(_cpu.Path.difference, centre, factor, math.inf, 0.0, least)
     # The expansion errs by up to 2 u |psi|^2 in q. Keep what that does to the exponent within half's own
     # rounding, or else within 64 units: data mostly lie well inside, and what lies outside takes differences.
     roundoff = SINGLE.unit_roundoff if precision.vectors is SINGLE else precision.vectors.unit_roundoff
     allowed = HALF.unit_roundoff / 2.0 if precision.is_sixteen_bit else 64.0 * roundoff
     reach = math.sqrt(allowed / (2.0 * roundoff * form.steepness))
-    return LeafPlan(EXPANSION, centre, factor, reach, 0.0, least)
+    return LeafPlan(_cpu.Path.expansion, centre, factor, reach, 0.0, least)
 
 
 def engine_form(leaf: Leaf) -> EngineForm:
@@ -118,7 +114,7 @@ def engine_form(leaf: Leaf) -> EngineForm:
         BackendError: it does not know the profile.
     """
     form = leaf.profile.engine_form(leaf.shape_value)
-    if form is None:
+    if form is None or leaf.profile.name not in _cpu.Profile.__members__:
         raise BackendError(
             f'The CPU engine does not know the profile {leaf.profile.name!r}. Use `backend="reference"` or'
             ' "auto", or add the profile to cpp/profile.inl.'
@@ -140,3 +136,8 @@ def _fixed_point_reach(norms: Tensor, factor: float) -> float:
 def _norms(scaled: Tensor, centre: Tensor, factor: float) -> Tensor:
     norms: Tensor = torch.linalg.vector_norm(scaled - centre, dim=1)
     return norms * factor
+
+
+def describe_nodes(program: Program) -> list[_cpu.Node]:
+    """The nodes of a program in the extension's terms."""
+    return [_cpu.Node(_cpu.NodeKind[node.kind], node.a, node.b) for node in program.nodes]
