@@ -53,19 +53,56 @@ auto run(int threads, Work work) {
   }
 }
 
-// (profile, features, shared_scale, shape, least_exponent, near_path, centre, factor, fixed_step)
-using LeafDescription = std::tuple<int, int, bool, double, double, int, std::vector<double>, double, double>;
-
-KernelProgram make_program(const std::vector<LeafDescription>& leaves, const std::vector<std::tuple<int, int, int>>& nodes,
-                           const std::vector<double>& constants, double scale, double negligible) {
-  KernelProgram program;
-  for (const auto& [profile, features, shared, shape, least, path, centre, factor, step] : leaves)
-    program.add_leaf(profile, features, shared, shape, least, path, centre, factor, step);
-  for (const auto& [kind, a, b] : nodes) program.add_node(kind, a, b);
-  program.constants = constants;
-  program.scale = scale;
-  program.negligible = negligible;
-  return program;
+// The vocabulary of programs, as Python enums and classes of the same names.
+void bind_descriptions(nb::module_& m) {
+  nb::enum_<Profile>(m, "Profile")
+      .value("rbf", Profile::rbf)
+      .value("matern12", Profile::matern12)
+      .value("matern32", Profile::matern32)
+      .value("matern52", Profile::matern52)
+      .value("rational_quadratic", Profile::rational_quadratic)
+      .value("linear", Profile::linear);
+  nb::enum_<NodeKind>(m, "NodeKind")
+      .value("leaf", NodeKind::leaf)
+      .value("constant", NodeKind::constant)
+      .value("add", NodeKind::add)
+      .value("multiply", NodeKind::multiply);
+  nb::enum_<Path>(m, "Path")
+      .value("expansion", Path::expansion)
+      .value("difference", Path::difference)
+      .value("fixed_point", Path::fixed_point);
+  nb::enum_<Stored>(m, "Stored")
+      .value("none", Stored::none)
+      .value("float16", Stored::float16)
+      .value("bfloat16", Stored::bfloat16)
+      .value("native", Stored::native);
+  nb::class_<Node>(m, "Node")
+      .def("__init__", [](Node* self, NodeKind kind, int a, int b) { new (self) Node{kind, a, b}; }, nb::arg("kind"),
+           nb::arg("a"), nb::arg("b") = -1)
+      .def_ro("kind", &Node::kind)
+      .def_ro("a", &Node::a)
+      .def_ro("b", &Node::b);
+  nb::class_<LeafDescription>(m, "Leaf")
+      .def("__init__",
+           [](LeafDescription* self, Profile profile, int features, bool shared_scale, double shape, double least_exponent,
+              Path near_path, std::vector<double> centre, double factor, double fixed_step) {
+             new (self) LeafDescription{profile,   features, shared_scale, shape, least_exponent,
+                                        near_path, {std::move(centre), factor, fixed_step}};
+           },
+           nb::kw_only(), nb::arg("profile"), nb::arg("features"), nb::arg("shared_scale"), nb::arg("shape"),
+           nb::arg("least_exponent"), nb::arg("near_path"), nb::arg("centre"), nb::arg("factor"), nb::arg("fixed_step"))
+      .def_ro("profile", &LeafDescription::profile)
+      .def_ro("features", &LeafDescription::features)
+      .def_ro("shared_scale", &LeafDescription::shared_scale)
+      .def_ro("shape", &LeafDescription::shape)
+      .def_ro("least_exponent", &LeafDescription::least_exponent)
+      .def_ro("near_path", &LeafDescription::near_path)
+      .def_prop_ro("centre", [](const LeafDescription& self) { return self.packing.centre; })
+      .def_prop_ro("factor", [](const LeafDescription& self) { return self.packing.factor; })
+      .def_prop_ro("fixed_step", [](const LeafDescription& self) { return self.packing.fixed_step; });
+  nb::class_<KernelProgram>(m, "Program")
+      .def(nb::init<const std::vector<LeafDescription>&, std::vector<Node>, std::vector<double>, double, double>(),
+           nb::arg("leaves"), nb::arg("nodes"), nb::arg("constants"), nb::arg("scale"), nb::arg("negligible"));
 }
 
 std::shared_ptr<Points> make_points(const KernelProgram& program, bool single, Vector<const std::uint8_t> near,
@@ -209,10 +246,7 @@ NB_MODULE(_cpu, m) {
   m.def("has_fixed_point", [](const std::string& name) { return target_named(name).fixed_point; });
   m.def("peak_multiply_adds", &peak_multiply_adds, nb::arg("instruction_set"), nb::arg("seconds"));
 
-  nb::class_<KernelProgram>(m, "Program")
-      .def("__init__", [](KernelProgram* self, const std::vector<LeafDescription>& leaves,
-                          const std::vector<std::tuple<int, int, int>>& nodes, const std::vector<double>& constants, double scale,
-                          double negligible) { new (self) KernelProgram(make_program(leaves, nodes, constants, scale, negligible)); });
+  bind_descriptions(m);
   m.def("conditionals", &compute_conditionals, nb::arg("instruction_set"), nb::arg("single"), nb::arg("program"), nb::arg("features"),
         nb::arg("diagonal"), nb::arg("targets"), nb::arg("rows"), nb::arg("members"), nb::arg("explained").none(),
         nb::arg("residuals").noconvert(),
@@ -233,8 +267,8 @@ NB_MODULE(_cpu, m) {
            },
            nb::arg("instruction_set"), nb::arg("single"), nb::arg("program"), nb::arg("rows"), nb::arg("columns").none())
       .def("store",
-           [](KernelMatrix& self, int format, int threads) {
-             run(threads, [&](const Execution& execution) { self.store(static_cast<Stored>(format), execution); });
+           [](KernelMatrix& self, Stored format, int threads) {
+             run(threads, [&](const Execution& execution) { self.store(format, execution); });
            },
            nb::arg("format"), nb::arg("threads"));
   bind_scalar_type<float>(matrix);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dispatch.hpp"
@@ -45,17 +46,17 @@ void send(const std::vector<T>& values) {
 }
 
 KernelProgram receive_program() {
-  KernelProgram program;
-  for (auto leaves = receive<std::uint64_t>(); leaves > 0; --leaves) {
+  std::vector<LeafDescription> leaves(receive<std::uint64_t>());
+  for (LeafDescription& leaf : leaves) {
     const auto [profile, features, shared, path] = receive<std::array<std::int32_t, 4>>();
     const auto [shape, least, factor, step] = receive<std::array<double, 4>>();
-    program.add_leaf(profile, features, shared, shape, least, path, receive_many<double>(), factor, step);
+    leaf = {static_cast<Profile>(profile), features, shared != 0, shape, least, static_cast<Path>(path),
+            {receive_many<double>(), factor, step}};
   }
-  for (const auto& [kind, a, b] : receive_many<std::array<std::int32_t, 3>>()) program.add_node(kind, a, b);
-  program.constants = receive_many<double>();
-  program.scale = receive<double>();
-  program.negligible = receive<double>();
-  return program;
+  auto nodes = receive_many<Node>();
+  auto constants = receive_many<double>();
+  const auto [scale, negligible] = receive<std::array<double, 2>>();
+  return {leaves, std::move(nodes), std::move(constants), scale, negligible};
 }
 
 std::shared_ptr<const Points> receive_points(const KernelProgram& program, bool single) {

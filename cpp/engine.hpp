@@ -11,6 +11,17 @@
 
 namespace halfgp {
 
+// All that there is to say about one leaf, as the caller plans it.
+struct LeafDescription {
+  Profile profile;
+  int features;
+  bool shared_scale;      // one lengthscale for all features
+  double shape;           // of the profile, where it has one
+  double least_exponent;  // entries whose power of two lies below this are zero
+  Path near_path;         // for pairs of points near the centre; others take differences
+  LeafPacking packing;
+};
+
 // A program with the memory behind it.
 struct KernelProgram {
   std::vector<Leaf> leaves;
@@ -18,17 +29,19 @@ struct KernelProgram {
   std::vector<double> constants;
   std::vector<LeafPacking> packing;  // by leaf
   std::vector<Path> near_paths;      // by leaf, for pairs of points near the centre; others take differences
-  double scale = 1.0;                // of the whole matrix
-  double negligible = 0.0;
+  double scale;                      // of the whole matrix
+  double negligible;                 // entries of the root at most this large are zero
 
-  void add_leaf(int profile, int features, bool shared_scale, double shape, double least_exponent, int near_path,
-                std::vector<double> centre, double factor, double fixed_step) {
-    leaves.push_back({static_cast<Profile>(profile), features, shared_scale, 0, shape, least_exponent,
-                      -0.5 * fixed_step * fixed_step});
-    near_paths.push_back(static_cast<Path>(near_path));
-    packing.push_back({std::move(centre), factor, fixed_step});
+  KernelProgram(const std::vector<LeafDescription>& described, std::vector<Node> nodes, std::vector<double> constants,
+                double scale, double negligible)
+      : nodes(std::move(nodes)), constants(std::move(constants)), scale(scale), negligible(negligible) {
+    for (const LeafDescription& leaf : described) {
+      const double step = leaf.packing.fixed_step;
+      leaves.push_back({leaf.profile, leaf.features, leaf.shared_scale, 0, leaf.shape, leaf.least_exponent, -0.5 * step * step});
+      near_paths.push_back(leaf.near_path);
+      packing.push_back(leaf.packing);
+    }
   }
-  void add_node(int kind, int a, int b) { nodes.push_back({static_cast<NodeKind>(kind), a, b}); }
 
   Program view() const {
     return {static_cast<std::int32_t>(leaves.size()), static_cast<std::int32_t>(nodes.size()), leaves.data(), nodes.data(),

@@ -52,22 +52,24 @@ inline void for_register_blocks(const T* rows, const T* columns, const T* row_no
   }
 }
 
-#ifdef __AVX512VNNI__
-// The same from 16-bit integers: |x - y|^2 is exact, then scaled to an exponent.
-template <class Finish>
-inline void for_fixed_point_blocks(const std::int32_t* rows, const std::int32_t* columns, const std::int32_t* row_norms,
-                                   const std::int32_t* column_norms, int pairs, float unit, int row_count,
-                                   int column_count, Finish finish) {
-  const int registers = (row_count + kRegisterRows<float> - 1) / kRegisterRows<float>;
+// The same from 16-bit integers: |x - y|^2 is exact, then scaled to an exponent. A template on `Number` too, so that
+// targets whose vectors have no such integers (kFixedPoint) do not compile it.
+template <class T, class Number, class Finish>
+inline void for_fixed_point_blocks(const Number* rows, const Number* columns, const Number* row_norms,
+                                   const Number* column_norms, int pairs, T unit, int row_count, int column_count,
+                                   Finish finish) {
+  using F = Vec<T>;
+  using I = typename F::Integers;
+  const int registers = (row_count + kRegisterRows<T> - 1) / kRegisterRows<T>;
   for (int block = 0; block < registers; ++block) {
-    const int row = block * kRegisterRows<float>;
-    const std::int32_t* x = rows + static_cast<std::size_t>(row / kStrip) * kStrip * pairs + row % kStrip;
+    const int row = block * kRegisterRows<T>;
+    const Number* x = rows + static_cast<std::size_t>(row / kStrip) * kStrip * pairs + row % kStrip;
     for (int column = 0; column < column_count; column += kColumns) {
       I dots[kColumns][kRowVectors];
 #pragma GCC unroll 8
       for (int j = 0; j < kColumns; ++j)
 #pragma GCC unroll 8
-        for (int i = 0; i < kRowVectors; ++i) dots[j][i] = broadcast(std::int32_t{0});
+        for (int i = 0; i < kRowVectors; ++i) dots[j][i] = broadcast(Number{0});
       for (int k = 0; k < pairs; ++k) {
         I xs[kRowVectors];
 #pragma GCC unroll 8
@@ -91,7 +93,6 @@ inline void for_fixed_point_blocks(const std::int32_t* rows, const std::int32_t*
     }
   }
 }
-#endif
 
 template <class T, class Finish>
 inline void for_exponents(const Tile& tile, int l, int first, int columns, Finish finish) {
@@ -99,17 +100,14 @@ inline void for_exponents(const Tile& tile, int l, int first, int columns, Finis
   const LeafBlock &rows = tile.rows[l], &cols = tile.columns[l];
   const int strip = first / kStrip, within = first % kStrip;
   const Path path = tile.paths[l];
-#ifdef __AVX512VNNI__
-  if constexpr (sizeof(T) == 4) {
+  if constexpr (kFixedPoint && sizeof(T) == 4) {
     if (path == Path::fixed_point) {
       const int pairs = (leaf.features + 1) / 2;
       for_fixed_point_blocks(rows.fixed_features, cols.fixed_features + strip * kStrip * pairs + within, rows.fixed_norms,
-                             cols.fixed_norms + first, pairs, static_cast<float>(leaf.fixed_unit), tile.row_count, columns,
-                             finish);
+                             cols.fixed_norms + first, pairs, static_cast<T>(leaf.fixed_unit), tile.row_count, columns, finish);
       return;
     }
   }
-#endif
   const T* x = static_cast<const T*>(rows.features);
   const T* y = static_cast<const T*>(cols.features) + strip * kStrip * leaf.features + within;
   const T* x_norms = static_cast<const T*>(rows.norms);

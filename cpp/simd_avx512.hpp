@@ -3,10 +3,12 @@
 
 template <class T>
 struct Vec;
+struct I;  // of 32-bit integers, for VNNI
 
 template <>
 struct Vec<float> {
   static constexpr int lanes = 16;
+  using Integers = I;
   __m512 v;
 };
 template <>

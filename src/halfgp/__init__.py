@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from halfgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
     from halfgp.model import ExactGP
     from halfgp.operators import KernelOperator
+    from halfgp.persistence import register_kernel
     from halfgp.precision import Precision
     from halfgp.preconditioners import (
         AutomaticPreconditioner,
@@ -62,6 +63,7 @@ __all__ = [
     "log_determinant",
     "minres",
     "refine",
+    "register_kernel",
 ]
 
 # Imported when one is asked for: torch and the rest take seconds, and whoever presses Ctrl-C meanwhile
@@ -71,6 +73,7 @@ _NAMES = {
     "kernels": "RBF Constant Linear Matern Periodic RationalQuadratic White",
     "model": "ExactGP",
     "operators": "KernelOperator",
+    "persistence": "register_kernel",
     "precision": "Precision",
     "preconditioners": (
         "AutomaticPreconditioner Nystrom PivotedCholesky RandomlyPivotedCholesky SparseInverseCholesky"

@@ -397,7 +397,7 @@ class ExactGP:
         total = torch.zeros(posterior.problem.x.shape[1], dtype=torch.float64)
         for leaf in posterior.hyperparameters.kernel.program().leaves:
             columns = list(range(len(total))) if leaf.columns is None else list(leaf.columns)
-            if leaf.profile != "linear" and not leaf.feature_parameters and len(leaf.scales) == len(columns):
+            if leaf.is_stationary and not leaf.feature_parameters and len(leaf.scales) == len(columns):
                 total[columns] = torch.maximum(total[columns], leaf.scales.detach())
         total[constant] = 0.0
         if not bool((total > 0)[~constant].all()):

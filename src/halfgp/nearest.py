@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from halfgp.kernels import Kernel
-from halfgp.kernels.leaves import scaled_features
 
 CHUNK = 2**23  # distances at a time
 
@@ -41,14 +40,15 @@ class NearestSearch:
         return cls(points, points[rows], rows, torch.argsort(order))
 
 
+@torch.no_grad()
 def metric(kernel: Kernel, x: Tensor) -> Tensor:
     """Coordinates (n, f) of points (n, d) in which rows that are close have much to say about each other.
 
     Those of all stationary leaves, in their lengthscales; of linear ones where there are no others.
     """
     leaves = kernel.program().leaves
-    stationary = [leaf for leaf in leaves if leaf.profile != "linear"]
-    features = [scaled_features(leaf, x) for leaf in stationary or leaves]
+    stationary = [leaf for leaf in leaves if leaf.is_stationary]
+    features = [leaf.scaled(x) for leaf in stationary or leaves]
     return torch.cat(features, dim=1) if features else x.new_zeros(len(x), 1)
 
 

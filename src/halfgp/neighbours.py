@@ -12,7 +12,6 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.kernels.leaves import profile_of, scaled_features
 from halfgp.planner import LOCAL_BYTES
 from halfgp.problem import Problem
 
@@ -94,8 +93,8 @@ class LocalPosterior:
         """Plant the tree, if there is to be one."""
         leaves = hyperparameters.kernel.program().leaves
         tree = None
-        if len(leaves) == 1 and leaves[0].profile != "linear":
-            z = scaled_features(leaves[0], problem.x)
+        if len(leaves) == 1 and leaves[0].is_stationary:
+            z = leaves[0].scaled(problem.x)
             tree = cKDTree(z.numpy()) if z.shape[1] <= TREE_FEATURES else None
         wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
         noise = hyperparameters.diagonal_noise(problem.fixed_noise)
@@ -167,11 +166,12 @@ class LocalPosterior:
         order = torch.argsort(own.to(torch.int8), dim=1, stable=True)
         return more.gather(1, order)[:, : more.shape[1] - 1]
 
+    @torch.no_grad()
     def _search(self, x: Tensor, k: int) -> Tensor:
         if self.tree is not None:
             leaf = self.hyperparameters.kernel.program().leaves[0]
             workers = self.problem.threads or torch.get_num_threads()
-            z = scaled_features(leaf, x).numpy()
+            z = leaf.scaled(x).numpy()
             found = self.tree.query(z, k=np.arange(1, k + 1), workers=workers)[1]
             return torch.from_numpy(found)
         cross = self.problem.cross(self.hyperparameters, x, "single").to_dense()
@@ -229,17 +229,17 @@ class LocalPosterior:
         m, k = rows.shape
         inner, cross = [], []
         for leaf in program.leaves:
-            z = scaled_features(leaf, self.problem.x[rows.reshape(-1)])
+            z = leaf.scaled(self.problem.x[rows.reshape(-1)])
             z = z.reshape(m, k, z.shape[1])
-            own = scaled_features(leaf, x)[:, None]
-            if leaf.profile == "linear":
+            own = leaf.scaled(x)[:, None]
+            if not leaf.is_stationary:
                 inner.append(z @ z.mT)
                 cross.append((z @ own.mT)[:, :, 0])
                 continue
             z = z - own  # relative to the point: neighbours are close, so nothing cancels
             norms = z.square().sum(dim=2)
             squared = torch.baddbmm(norms[:, None, :], z, z.mT, alpha=-2.0).add_(norms[:, :, None])
-            inner.append(profile_of(leaf, squared.clamp_min_(0.0)))
-            cross.append(profile_of(leaf, norms))
+            inner.append(leaf.covariance(squared.clamp_min_(0.0)))
+            cross.append(leaf.covariance(norms))
         # A kernel without leaves is one number, seen many times.
         return program.evaluate(inner, (m, k, k)).clone(), program.evaluate(cross, (m, k))

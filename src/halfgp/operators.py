@@ -78,7 +78,7 @@ class KernelOperator:
             "memory_limit": memory_limit,
             "threads": threads,
         }
-        self._backend = get_backend(backend, self.device)
+        self._backend = get_backend(backend, self.device, kernel)
         try:
             self._matrix = self._bind(Precision.resolve(precision))
         except OutOfRangeError:
@@ -328,7 +328,7 @@ def check_range(kernel: Kernel, points: list[Tensor], precision: Precision) -> N
             return
         low = torch.stack([f.amin(dim=0) for f in features]).amin(dim=0).double()
         high = torch.stack([f.amax(dim=0) for f in features]).amax(dim=0).double()
-        reach = torch.maximum(high.abs(), low.abs()) if leaf.profile == "linear" else high - low
+        reach = high - low if leaf.is_stationary else torch.maximum(high.abs(), low.abs())
         # A 32nd leaves room for the units and polynomials of the squared distance.
         limit = min(precision.inputs.max, math.sqrt(wide.max / reach.numel()) / 32.0)
         columns = leaf.columns or range(points[0].shape[1])

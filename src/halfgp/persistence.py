@@ -33,6 +33,7 @@ from halfgp.kernels import (
     Sum,
     White,
 )
+from halfgp.kernels.base import LeafKernel
 from halfgp.parameters import Parameter
 from halfgp.replacement import FilePath, mode_of_regular, replacing
 from halfgp.version import __version__
@@ -196,7 +197,7 @@ def _leaf(cls: type[Kernel], parameters: Sequence[str], options: Sequence[str] =
     return _Entry(cls, lambda named, parts: cls(**named), tuple(parameters), tuple(options))
 
 
-# Every class that a file can name, and the only ones: nothing is imported or looked up by a name in a file.
+# Every class that a file can name, beside those that are registered: nothing is imported by a name in a file.
 _REGISTRY: dict[str, _Entry] = {
     "RBF": _leaf(RBF, ["lengthscale"], ["active_dims"]),
     "Matern": _leaf(Matern, ["lengthscale"], ["nu", "active_dims"]),
@@ -211,6 +212,24 @@ _REGISTRY: dict[str, _Entry] = {
     "Sum": _Entry(Sum, lambda named, parts: Sum(parts), (), parts=None),
     "Product": _Entry(Product, lambda named, parts: Product(parts), (), parts=None),
 }
+
+
+def register_kernel(
+    cls: type[LeafKernel], parameters: Sequence[str], options: Sequence[str] = ("active_dims",)
+) -> None:
+    """Let files hold kernels of a class from outside this package, which must be registered to be read again.
+
+    Args:
+        cls: its constructor takes parameters and options by name.
+        parameters: names, in the order of `named_parameters`.
+        options: names of properties, JSON values, that the constructor takes beside the parameters.
+    """
+    known = _REGISTRY.get(cls.__name__)
+    if known is not None and known.cls is not cls:
+        raise InputError(
+            f"`cls` must have a name of its own; {cls.__name__} is {known.cls.__module__}'s. Rename it."
+        )
+    _REGISTRY[cls.__name__] = _leaf(cls, parameters, options)
 
 
 def kernel_to_spec(kernel: Kernel) -> dict[str, Any]:
@@ -232,7 +251,10 @@ def _to_spec(kernel: Kernel, depth: int) -> dict[str, Any]:
     name = type(kernel).__name__
     entry = _REGISTRY.get(name)
     if entry is None or entry.cls is not type(kernel):
-        raise InputError(f"`kernel` must be made of {', '.join(_REGISTRY)} to be stored; got {name}.")
+        raise InputError(
+            f"`kernel` must be made of {', '.join(_REGISTRY)} to be stored; got {name}."
+            " Register a class of your own with `halfgp.register_kernel`."
+        )
     if depth > MAX_KERNEL_DEPTH:
         raise InputError(f"`kernel` must be nested at most {MAX_KERNEL_DEPTH} deep to be stored. Flatten it.")
     # Its own parameters come first, and those of its parts after them.
@@ -255,11 +277,11 @@ def _to_spec(kernel: Kernel, depth: int) -> dict[str, Any]:
     }
 
 
-def _as_json(value: float | tuple[int, ...] | None) -> object:
+def _as_json(value: object) -> object:
     """JSON has no infinity, which becomes a string; its finite numbers round trip exactly."""
     if isinstance(value, tuple):
         return list(value)
-    return value if value is None or math.isfinite(value) else repr(float(value))
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _from_spec(spec: object, where: str, depth: int) -> Kernel:
@@ -272,11 +294,12 @@ def _from_spec(spec: object, where: str, depth: int) -> Kernel:
     if entry is None:
         raise FileError(
             f"`{where}.class` must be one of {', '.join(_REGISTRY)}; got {name!r:.80}. If a newer halfgp"
-            " wrote it, upgrade with pip install -U halfgp."
+            " wrote it, upgrade with pip install -U halfgp; if the class is your own, pass it to"
+            " `halfgp.register_kernel` first."
         )
     options = _fields(fields["options"], f"{where}.options", entry.options)
     named: dict[str, Any] = {
-        key: _OPTIONS[key](value, f"{where}.options.{key}") for key, value in options.items()
+        key: _OPTIONS.get(key, _any)(value, f"{where}.options.{key}") for key, value in options.items()
     }
     parameters = _fields(fields["parameters"], f"{where}.parameters", entry.parameters)
     for key, value in parameters.items():
@@ -336,6 +359,11 @@ def _number(value: object, where: str) -> float:
     if math.isnan(number):
         raise FileError(f"`{where}` must be a number, or a string 'inf' or '-inf'; got {value!r:.80}.")
     return number
+
+
+def _any(value: object, where: str) -> object:
+    """What the constructor of a registered class checks itself."""
+    return value
 
 
 _OPTIONS: dict[str, Callable[[object, str], object]] = {"nu": _number, "active_dims": _columns}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,6 +52,11 @@ class Format:
     def vanishing_exponent(self) -> int:
         """Base-2 logarithm of the largest number that rounds to zero: half the smallest subnormal, a tie."""
         return self.min_exponent - self.significand_bits
+
+    @property
+    def vanishing_fall(self) -> float:
+        """Minus the natural logarithm of the largest number that rounds to zero."""
+        return -self.vanishing_exponent * math.log(2.0)
 
     @property
     def bytes(self) -> int:

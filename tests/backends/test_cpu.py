@@ -17,6 +17,8 @@ from halfgp import RBF, Constant, KernelOperator, Linear, Matern, Periodic, Rati
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
+from halfgp.kernels import profiles as profiles_of_the_package
+from halfgp.kernels.profiles import Profile
 from halfgp.precision import BFLOAT16, DOUBLE, HALF, SINGLE, Format, Precision
 
 cpu = pytest.importorskip("halfgp.backends.cpu", reason="halfgp._cpu was not built")
@@ -315,3 +317,22 @@ def test_any_composition_of_any_shape_and_magnitude_stays_within_the_bound(
     assume(1e-25 < amplitude < 1e25)  # squares of it are in the range of single
     matrix = bind(contestant, kernel, x1, x2, name, store)
     assert_product_is_right(contestant, matrix, kernel, x1, x2, random(n if square else m, 3, seed=seed + 2))
+
+
+def test_the_words_of_a_program_are_the_engines_own() -> None:
+    kinds = {node.kind for node in ((RBF() + 2.0 * Linear()) * Matern() + 1.0).program().nodes}
+    assert set(cpu._cpu.NodeKind.__members__) == kinds
+    profiles = {value for value in vars(profiles_of_the_package).values() if isinstance(value, Profile)}
+    assert {profile.name for profile in profiles} == set(cpu._cpu.Profile.__members__)
+
+
+def test_a_leaf_is_described_by_name_and_reads_back() -> None:
+    words = {
+        "profile": cpu._cpu.Profile.matern32,
+        "near_path": cpu._cpu.Path.difference,
+        "shared_scale": True,
+    }
+    numbers = {"features": 2, "shape": 0.5, "least_exponent": -24.0, "factor": 3.0, "fixed_step": 0.25}
+    given = {**words, **numbers, "centre": [1.0, 2.0]}
+    leaf = cpu._cpu.Leaf(**given)
+    assert {name: getattr(leaf, name) for name in given} == given

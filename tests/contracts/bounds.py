@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from halfgp.kernels import Kernel, Leaf
-from halfgp.kernels.leaves import leaf_value
 from halfgp.precision import DOUBLE, HALF, Precision
 
 FIXED_POINT_FEATURES = 16  # from how many on a backend may hold 16-bit inputs as integers
@@ -171,11 +170,11 @@ def _leaf_bound(
 ) -> tuple[Tensor, Tensor]:
     """The exact factor of a leaf and the bound on its error, both (n1, n2)."""
     c, least = precision.vectors.unit_roundoff, precision.vectors.smallest_normal
-    z = [leaf.features(x) * leaf.scales for x in points]
+    z = [leaf.scaled(x) for x in points]
     z1, z2, f = z[0], z[-1], z[0].shape[1]
     everything = torch.cat(z)
-    exact = leaf_value(leaf, z1, z2)
-    if leaf.profile == "linear":
+    exact = leaf.between(z1, z2)
+    if not leaf.is_stationary:
         u = precision.inputs.unit_roundoff if inputs == "rounded" else c
         s = everything.abs().amax(dim=0)
         rounding = u * ((z1.abs() @ s)[:, None] + z2.abs() @ s) + (u * s).square().sum()
@@ -194,9 +193,9 @@ def _leaf_bound(
     near, far = (near - evaluation).clamp(min=0.0).sqrt(), (far + evaluation).sqrt()
     high, low = (_profile(leaf, distance) for distance in (near, far))
     polynomial = {"matern32": 1 + math.sqrt(3) * far, "matern52": 1 + math.sqrt(5) * far + 5 / 3 * far**2}
-    return exact, high - low + 8 * c * high + least * polynomial.get(leaf.profile, torch.ones_like(far))
+    return exact, high - low + 8 * c * high + least * polynomial.get(leaf.profile.name, torch.ones_like(far))
 
 
 def _profile(leaf: Leaf, r: Tensor) -> Tensor:
     """The stationary profile at given distances, from the origin to points on a line."""
-    return leaf_value(leaf, r.new_zeros(1, 1), r.reshape(-1, 1)).reshape(r.shape)
+    return leaf.between(r.new_zeros(1, 1), r.reshape(-1, 1)).reshape(r.shape)

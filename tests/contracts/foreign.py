@@ -49,19 +49,20 @@ ABSENT = f"NEON cannot be emulated here without {_lacking}" if _lacking else ""
 class Program:
     """As `_cpu.Program`, with the bytes that describe it."""
 
-    leaves: Sequence[tuple[int, int, bool, float, float, int, list[float], float, float]]
-    nodes: Sequence[tuple[int, int, int]]
+    leaves: Sequence[Any]
+    nodes: Sequence[Any]
     constants: Sequence[float]
     scale: float
     negligible: float
 
     def message(self) -> bytes:
         parts = [struct.pack("<Q", len(self.leaves))]
-        for profile, features, shared, shape, least, path, centre, factor, step in self.leaves:
-            parts.append(struct.pack("<4i4d", profile, features, shared, path, shape, least, factor, step))
-            parts.append(_doubles(centre))
+        for leaf in self.leaves:
+            integers = leaf.profile.value, leaf.features, leaf.shared_scale, leaf.near_path.value
+            numbers = leaf.shape, leaf.least_exponent, leaf.factor, leaf.fixed_step
+            parts += [struct.pack("<4i4d", *integers, *numbers), _doubles(leaf.centre)]
         parts.append(struct.pack("<Q", len(self.nodes)))
-        parts += [struct.pack("<3i", *node) for node in self.nodes]
+        parts += [struct.pack("<3i", node.kind.value, node.a, node.b) for node in self.nodes]
         parts += [_doubles(self.constants), struct.pack("<2d", self.scale, self.negligible)]
         return b"".join(parts)
 
@@ -76,10 +77,10 @@ class Matrix:
     program: Program
     rows: bytes
     columns: bytes | None
-    stored: list[int] = field(default_factory=lambda: [0])
+    stored: list[int] = field(default_factory=lambda: [0])  # the number of `_cpu.Stored`
 
-    def store(self, format: int, threads: int) -> None:
-        self.stored[0] = format
+    def store(self, format: Any, threads: int) -> None:
+        self.stored[0] = format.value
 
     def product(self, v: Tensor, diagonal: Tensor, out: Tensor, threads: int) -> None:
         self._ask("product", v.dtype, threads, struct.pack("<i", v.shape[1]), _array(v), _array(diagonal))
@@ -133,8 +134,11 @@ class Engine:
 
     Program = Program
 
-    def __init__(self, block: int) -> None:
-        self.BLOCK = block
+    def __init__(self, native: Any) -> None:
+        # The words of a program are the same on every architecture.
+        self.BLOCK, self.Node, self.NodeKind, self.Stored = (
+            getattr(native, name) for name in ("BLOCK", "Node", "NodeKind", "Stored")
+        )
 
     def instruction_sets(self) -> list[str]:
         return list(self._targets)
@@ -189,7 +193,7 @@ def cpu_module() -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module._cpu = Engine(module._cpu.BLOCK)
+    module._cpu = Engine(module._cpu)
     return module
 
 

@@ -8,17 +8,13 @@ from torch import Tensor
 
 from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 from halfgp.kernels import Kernel, Program
-from halfgp.kernels.leaves import leaf_value
 
 X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 Y = torch.randn(4, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
 def evaluate(program: Program) -> Tensor:
-    values = [
-        leaf_value(leaf, leaf.features(X) * leaf.scales, leaf.features(Y) * leaf.scales)
-        for leaf in program.leaves
-    ]
+    values = [leaf.between(leaf.scaled(X), leaf.scaled(Y)) for leaf in program.leaves]
     return program.evaluate(values, (len(X), len(Y)))
 
 

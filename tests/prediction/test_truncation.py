@@ -5,7 +5,6 @@ import torch
 from contracts.textbook import KERNELS, at, points, targets
 
 from halfgp.kernels import RBF, Constant, Linear, Matern, RationalQuadratic
-from halfgp.kernels.leaves import scaled_features
 from halfgp.precision import Precision
 from halfgp.prediction.truncation import BLOCK, TruncatedMean, space_filling_order
 from halfgp.problem import Problem
@@ -25,7 +24,7 @@ def weights(n=N):
 
 def groups(mean, kernel, new):
     """Test points as they are taken together, and the rows near each group."""
-    z = scaled_features(kernel.program().leaves[0], new)
+    z = kernel.program().leaves[0].scaled(new)
     order = space_filling_order(z)
     for start in range(0, len(new), 4 * BLOCK):
         some = order[start : start + 4 * BLOCK]

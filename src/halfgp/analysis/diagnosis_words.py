@@ -24,20 +24,12 @@ def sentences(found: Diagnosis) -> dict[str, str]:
 
 def in_words(kernel: Kernel) -> str:
     """Its leaves, with the range of their lengthscales."""
-    names = {
-        "rbf": "RBF",
-        "matern12": "Matérn 1/2",
-        "matern32": "Matérn 3/2",
-        "matern52": "Matérn 5/2",
-        "rational_quadratic": "rational quadratic",
-        "linear": "linear",
-    }
     parts = []
     for leaf in kernel.program().leaves:
         lengths = 1.0 / leaf.scales.detach()
         low, high = f"{float(lengths.min()):.3g}", f"{float(lengths.max()):.3g}"
-        word = "periodic" if leaf.feature_parameters else names[leaf.profile]
-        if leaf.profile == "linear" or leaf.feature_parameters:
+        word = "periodic" if leaf.feature_parameters else leaf.profile.label
+        if not leaf.is_stationary or leaf.feature_parameters:
             parts.append(word)
         elif low == high:
             parts.append(f"{word} with lengthscale {low}")

@@ -11,7 +11,6 @@ from halfgp.backends.reference import scaled_features
 from halfgp.data import ArrayLike, as_points
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel, Leaf
-from halfgp.kernels.leaves import leaf_value, profile_of
 from halfgp.precision import BFLOAT16, DOUBLE, HALF, SINGLE, Format
 
 Rounding = Literal["entries", "inputs", "evaluation"]
@@ -73,7 +72,7 @@ def _of_rounded_points(kernel: Kernel, x: Tensor, fmt: Format) -> Tensor:
     values = []
     for leaf in program.leaves:
         z = scaled_features(leaf, [x])[0].to(fmt.dtype).double()
-        values.append(leaf_value(leaf, z, z))
+        values.append(leaf.between(z, z))
     return program.evaluate(values, (len(x), len(x)))
 
 
@@ -85,10 +84,10 @@ def _evaluated(kernel: Kernel, x: Tensor, fmt: Format) -> Tensor:
 
 def _leaf_in(leaf: Leaf, x: Tensor) -> Tensor:
     """One leaf with every operation in the dtype of the points."""
-    z = leaf.features(x) * leaf.scales.to(x.dtype)
-    if leaf.profile == "linear":
+    z = leaf.scaled(x)
+    if not leaf.is_stationary:
         return z @ z.T
     squared = x.new_zeros(len(x), len(x))
     for column in z.T:
         squared = squared + (column[:, None] - column).square()
-    return profile_of(leaf, squared)
+    return leaf.covariance(squared)

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from halfgp.analysis.matrices import as_format
 from halfgp.data import ArrayLike, as_points
 from halfgp.errors import InputError
-from halfgp.kernels import RBF, Kernel, Matern, Periodic, RationalQuadratic, Scaled
-from halfgp.kernels.leaves import profile_of, scaled_features
+from halfgp.kernels import Kernel, Periodic, Scaled, Stationary
 from halfgp.precision import Format
 
 CHUNK = 2**22  # numbers of a temporary
@@ -43,7 +41,7 @@ def largest_distance(kernel: Kernel, fmt: str | Format) -> float:
     them relative to their largest.
 
     Args:
-        kernel: RBF, Matérn, rational quadratic or periodic, scaled or not.
+        kernel: stationary or periodic, scaled or not.
         fmt: the format.
 
     Returns:
@@ -51,26 +49,23 @@ def largest_distance(kernel: Kernel, fmt: str | Format) -> float:
         kernel, of one feature and within half a period. Infinite where no distance makes it zero, or none
         that double could hold; 0 where the variance itself vanishes.
     """
-    fall = -as_format(fmt).vanishing_exponent * math.log(2.0)  # -log of what rounds to zero
+    fall = as_format(fmt).vanishing_fall
     while isinstance(kernel, Scaled):
         fall += math.log(float(kernel.outputscale))
         kernel = kernel.kernel
-    if fall <= 0.0:
-        return 0.0
-    if isinstance(kernel, Periodic):
-        return _of_periodic(kernel, fall)
-    if isinstance(kernel, RBF):
-        scaled = math.sqrt(2.0 * fall)
-    elif isinstance(kernel, Matern):
-        scaled = _of_matern(kernel.nu, fall)
-    elif isinstance(kernel, RationalQuadratic):
-        scaled = _of_rational_quadratic(float(kernel.alpha), fall)
-    else:
+    if not isinstance(kernel, Stationary | Periodic):
         raise InputError(
-            f"`kernel` must be RBF, Matern, RationalQuadratic or Periodic, scaled or not; got {kernel!r}."
+            f"`kernel` must be stationary or periodic, scaled or not; got {kernel!r}."
             " Ask its factors or terms one by one."
         )
-    return scaled * float(kernel.lengthscale.max())
+    if fall <= 0.0:
+        return 0.0
+    reach = kernel.reach(fall)
+    if isinstance(kernel, Periodic) and reach.numel() > 1:
+        raise InputError(
+            f"`kernel` must have one period and one lengthscale; got {kernel!r}. Ask for each feature alone."
+        )
+    return float(reach.max())
 
 
 def vanishing_share(
@@ -111,11 +106,11 @@ def pair_covariances(kernel: Kernel, x1: Tensor, x2: Tensor) -> Tensor:
     program = kernel.program()
     values = []
     for leaf in program.leaves:
-        z1, z2 = scaled_features(leaf, x1), scaled_features(leaf, x2)
-        if leaf.profile == "linear":
-            values.append((z1 * z2).sum(dim=1))
+        z1, z2 = leaf.scaled(x1), leaf.scaled(x2)
+        if leaf.is_stationary:
+            values.append(leaf.covariance((z1 - z2).square().sum(dim=1)))
         else:
-            values.append(profile_of(leaf, (z1 - z2).square().sum(dim=1)))
+            values.append((z1 * z2).sum(dim=1))
     return program.evaluate(values, (len(x1),)).double()
 
 
@@ -148,33 +143,3 @@ def _pairs(n: int, count: int, seed: int) -> tuple[Tensor, Tensor, bool]:
     i = torch.randint(n, (count,), generator=generator)
     j = (i + 1 + torch.randint(n - 1, (count,), generator=generator)) % n
     return i, j, False
-
-
-def _of_matern(nu: float, fall: float) -> float:
-    """The root of polynomial(a) exp(-a) = exp(-fall), a = sqrt(2 nu) r, which falls with a."""
-    if nu == 0.5:
-        return fall
-
-    def excess(a: float) -> float:
-        return a - math.log1p(a if nu == 1.5 else a + a * a / 3.0) - fall
-
-    a = float(brentq(excess, 0.0, 3.0 * fall + 10.0, xtol=1e-300, rtol=1e-15))
-    return a / math.sqrt(2.0 * nu)
-
-
-def _of_rational_quadratic(alpha: float, fall: float) -> float:
-    """sqrt(2 alpha (exp(fall / alpha) - 1)), with the power out of the root, where it overflows later."""
-    if fall / (2.0 * alpha) > 700.0:
-        return math.inf
-    return math.sqrt(-2.0 * alpha * math.expm1(-fall / alpha)) * math.exp(fall / (2.0 * alpha))
-
-
-def _of_periodic(kernel: Periodic, fall: float) -> float:
-    if kernel.period.numel() > 1 or kernel.lengthscale.numel() > 1:
-        raise InputError(
-            f"`kernel` must have one period and one lengthscale; got {kernel!r}. Ask for each feature alone."
-        )
-    square = float(kernel.lengthscale) * fall / 2.0
-    if square > 1.0:
-        return math.inf
-    return float(kernel.period) / math.pi * math.asin(math.sqrt(square))

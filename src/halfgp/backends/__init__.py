@@ -10,6 +10,7 @@ import torch
 
 from halfgp.backends.base import Backend, KernelMatrix
 from halfgp.errors import BackendError, BackendWarning, InputError
+from halfgp.kernels import Kernel
 
 __all__ = ["NAMES", "Backend", "KernelMatrix", "available", "get_backend"]
 
@@ -18,20 +19,26 @@ NAMES = ("cpu", "reference")
 _REMEDY = "Install halfgp from a wheel, or from source on a machine with a C++ compiler."
 
 
-def get_backend(backend: str | Backend, device: torch.device) -> Backend:
+def get_backend(backend: str | Backend, device: torch.device, kernel: Kernel | None = None) -> Backend:
     """The backend of that name, or an object that is one.
 
-    "auto" is `cpu` for points on the CPU where its extension was built, and otherwise `reference`.
+    "auto" is `cpu` for points on the CPU where its extension was built and has the profiles of the kernel, or
+    of any in this package where no kernel is given. Otherwise it is `reference`; a warning says why, once.
     """
     if not isinstance(backend, str):
         if not callable(getattr(backend, "bind", None)):
             raise InputError(f"`backend` must be a name or an object with `bind`; got {backend!r}.")
         return backend
     if backend == "auto":
-        if device.type == "cpu" and "cpu" in available():
-            return _load("cpu")
         if device.type == "cpu":
-            _warn_that_it_is_slow()
+            leaves = () if kernel is None else kernel.program().leaves
+            strange = next((leaf.profile.name for leaf in leaves if not leaf.in_engine), None)
+            if strange is not None:
+                _warn_of_profile(strange)
+            elif "cpu" in available():
+                return _load("cpu")
+            else:
+                _warn_that_it_is_slow()
         return _load("reference")
     if backend not in NAMES:
         known = ", ".join(f'"{name}"' for name in ("auto", *NAMES))
@@ -67,3 +74,12 @@ def _load(name: str) -> Backend:
 def _warn_that_it_is_slow() -> None:
     message = f"The fast CPU backend was not built, so the much slower reference serves. {_REMEDY}"
     warnings.warn(message, BackendWarning, stacklevel=4)  # the caller of KernelOperator
+
+
+@functools.cache  # once for each
+def _warn_of_profile(name: str) -> None:
+    message = (
+        f"The compiled engine does not know the profile {name!r}, so the much slower reference serves."
+        " Write the profile in cpp/profile.inl too where that is too slow."
+    )
+    warnings.warn(message, BackendWarning, stacklevel=4)

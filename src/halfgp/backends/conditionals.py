@@ -10,7 +10,6 @@ from torch import Tensor
 
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.kernels import Kernel
-from halfgp.kernels.leaves import leaf_value
 from halfgp.kernels.program import Program
 
 CHUNK_BYTES = 2**26  # of the small matrices at a time
@@ -106,9 +105,9 @@ def _chunk(
     m, size = at.shape
     values = []
     for leaf in program.leaves:
-        z = leaf.features(of.x[at.reshape(-1)]) * leaf.scales
+        z = leaf.scaled(of.x[at.reshape(-1)])
         z = z.reshape(m, size, z.shape[1])
-        values.append(leaf_value(leaf, z, z))
+        values.append(leaf.between(z, z))
     matrix = program.evaluate(values, (m, size, size)) * (present[:, :, None] & present[:, None, :])
     own = torch.where(present, diagonal[at], 1.0)
     eye = torch.eye(size, dtype=torch.bool, device=matrix.device)

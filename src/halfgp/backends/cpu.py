@@ -15,17 +15,16 @@ from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.cpu_conditionals import engine_conditionals
 from halfgp.backends.cpu_sparse_factor import CpuSparseFactor
-from halfgp.backends.paths import NODES, plan_leaf
+from halfgp.backends.paths import describe_nodes, plan_leaf
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
+from halfgp.kernels.profiles import INNER_PRODUCT
 from halfgp.kernels.program import Leaf, Program
 from halfgp.nearest import NearestSearch
 from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
 
-# The numbers of cpp/program.hpp.
-STORED = {HALF: 1, BFLOAT16: 2}
-STORED_NATIVE = 3
+STORED = {HALF: _cpu.Stored.float16, BFLOAT16: _cpu.Stored.bfloat16}  # by the format of entries
 FORCED = "HALFGP_INSTRUCTION_SET"  # in the environment: what serves where no caller names one
 
 
@@ -174,7 +173,7 @@ class CpuMatrix:
         self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else torch.empty(0).double()
         self.storage = "on_the_fly"
         if store:
-            self._matrix.store(STORED.get(precision.entries, STORED_NATIVE), self.threads)
+            self._matrix.store(STORED.get(precision.entries, _cpu.Stored.native), self.threads)
             self.storage = f"stored {str(precision.entries.dtype).split('.')[1]}"
 
     @property
@@ -272,11 +271,11 @@ class CpuMatrix:
         self._leaves = list(program.leaves)
         self._units: list[Tensor] | None = None
         sixteen_bit = precision.is_sixteen_bit or precision.entries in STORED
-        if sixteen_bit and any(leaf.profile == "linear" for leaf in program.leaves):
+        if sixteen_bit and not all(leaf.is_stationary for leaf in program.leaves):
             units = relative_units(self._kernel, self._points)
             if any(bool((w != 1.0).any()) for w in units):
                 self._units = units
-                self._leaves.append(Leaf("linear", lambda x: x, torch.ones(1, dtype=torch.float64)))
+                self._leaves.append(Leaf(INNER_PRODUCT, lambda x: x, torch.ones(1, dtype=torch.float64)))
         sides = [self._scaled(side, None) for side in range(len(self._points))]
         alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf"
         fixed_point = _cpu.has_fixed_point(self.instruction_set)
@@ -284,19 +283,19 @@ class CpuMatrix:
             plan_leaf(leaf, z, precision, fixed_point=fixed_point, alone=alone)
             for leaf, z in zip(self._leaves, zip(*sides, strict=True), strict=True)
         ]
-        nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
+        nodes = describe_nodes(program)
         constants = [constant.item() for constant in program.constants]
         self._normalisation, negligible = 1.0, 0.0
-        if sixteen_bit and not (alone and program.leaves[0].profile != "linear"):
+        if sixteen_bit and not (alone and program.leaves[0].is_stationary):
             self._normalisation = self._kernel.amplitude(*self._points).item() / program.scale.item()
             if precision.is_sixteen_bit:
                 negligible = 2.0**precision.inputs.vanishing_exponent
             constants.append(1.0 / self._normalisation)
-            nodes.append((NODES.index("constant"), len(constants) - 1, -1))
-            nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.constant, len(constants) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.multiply, len(nodes) - 2, len(nodes) - 1))
         if self._units is not None:
-            nodes.append((NODES.index("leaf"), len(self._leaves) - 1, -1))
-            nodes.append((NODES.index("multiply"), len(nodes) - 2, len(nodes) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.leaf, len(self._leaves) - 1))
+            nodes.append(_cpu.Node(_cpu.NodeKind.multiply, len(nodes) - 2, len(nodes) - 1))
         self._scale = program.scale.item() * self._normalisation
         leaves = [plan.describe(leaf) for plan, leaf in zip(self._plans, self._leaves, strict=True)]
         self._description = _cpu.Program(leaves, nodes, constants, self._scale, negligible)
@@ -320,9 +319,7 @@ class CpuMatrix:
     def _scaled(self, side: int, indices: Tensor | None) -> list[Tensor]:
         """Scaled features (n, f) of one side, or of some of its points, by leaf, float64 and contiguous."""
         points = self._points[side] if indices is None else self._points[side][indices]
-        scaled = [
-            (leaf.features(points.double()) * leaf.scales).contiguous() for leaf in self._program.leaves
-        ]
+        scaled = [leaf.scaled(points.double()).contiguous() for leaf in self._program.leaves]
         if self._units is not None:
             units = self._units[side] if indices is None else self._units[side][indices]
             scaled.append((1.0 / units)[:, None])

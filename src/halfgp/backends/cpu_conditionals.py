@@ -8,7 +8,7 @@ from torch import Tensor
 from halfgp import _cpu
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
-from halfgp.backends.paths import NODES, plan_leaf
+from halfgp.backends.paths import describe_nodes, plan_leaf
 from halfgp.kernels import Kernel
 from halfgp.kernels.program import Program
 from halfgp.precision import Precision
@@ -29,7 +29,7 @@ def engine_conditionals(
     def run(
         program: Program, tables: list[Tensor | None]
     ) -> tuple[float, list[float], list[float], list[list[float]]]:
-        features = [(leaf.features(of.x) * leaf.scales).detach().contiguous() for leaf in program.leaves]
+        features = [leaf.scaled(of.x).detach().contiguous() for leaf in program.leaves]
         return _cpu.conditionals(
             instruction_set, single, _described(program, features, single), features,
             of.diagonal.contiguous(), of.targets.contiguous(), of.rows.contiguous(), of.members.contiguous(),
@@ -78,8 +78,8 @@ def _described(program: Program, features: list[Tensor], single: bool) -> _cpu.P
         for leaf, z in zip(program.leaves, features, strict=True)
     ]
     leaves = [plan.describe(leaf) for plan, leaf in zip(plans, program.leaves, strict=True)]
-    nodes = [(NODES.index(node.kind), node.a, node.b) for node in program.nodes]
-    return _cpu.Program(leaves, nodes, [c.item() for c in program.constants], program.scale.item(), 0.0)
+    constants = [constant.item() for constant in program.constants]
+    return _cpu.Program(leaves, describe_nodes(program), constants, program.scale.item(), 0.0)
 
 
 def _padded(explained: Tensor) -> Tensor:

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfgp.kernels.program import Leaf
-from halfgp.kernels.stationary import matern_support
+from halfgp import _cpu
+from halfgp.errors import BackendError
+from halfgp.kernels.profiles import EngineForm
+from halfgp.kernels.program import Leaf, Program
 from halfgp.precision import HALF, SINGLE, Precision
-
-# The numbers of cpp/program.hpp.
-NODES = ("leaf", "constant", "add", "multiply")
-PROFILES = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic", "linear")
-EXPANSION, DIFFERENCE, FIXED_POINT = range(3)
 
 # With fewer features, 16-bit integers save less than the conversion of their result costs (measured).
 FIXED_POINT_FEATURES = 16
@@ -24,7 +21,6 @@ FIXED_POINT_FEATURES = 16
 FIXED_POINT_REACH = 16383
 # Up to this many features, differences cost no more than the expansion of the square.
 DIFFERENCE_FEATURES = 2
-LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -35,34 +31,34 @@ class LeafPlan:
     factor puts into the units of the profile (see cpp/profile.inl).
 
     Attributes:
-        path: EXPANSION, DIFFERENCE or FIXED_POINT, for pairs of points within `reach` of the centre; other
-            pairs take differences, so that an outlier costs a few slow tiles and no accuracy.
+        path: how squared distances are formed between points within `reach` of the centre; other pairs take
+            differences, so that an outlier costs a few slow tiles and no accuracy.
         centre: (f,), of the scaled features.
         factor: from scaled features to psi.
         reach: the largest |psi| for which `path` is accurate.
-        step: of psi on the FIXED_POINT path.
+        step: of psi in fixed point.
         least_exponent: covariances whose power of two is below are zero.
     """
 
-    path: int
+    path: _cpu.Path
     centre: Tensor
     factor: float
     reach: float
     step: float
     least_exponent: float
 
-    def describe(self, leaf: Leaf) -> tuple[int, int, bool, float, float, int, list[float], float, float]:
+    def describe(self, leaf: Leaf) -> _cpu.Leaf:
         """What the extension wants to know of a leaf."""
-        return (
-            PROFILES.index(leaf.profile),
-            len(self.centre),
-            len(leaf.scales) == 1,
-            0.0 if leaf.shape is None else leaf.shape.item(),
-            self.least_exponent,
-            self.path,
-            self.centre.tolist(),
-            self.factor,
-            self.step,
+        return _cpu.Leaf(
+            profile=_cpu.Profile[leaf.profile.name],
+            features=len(self.centre),
+            shared_scale=len(leaf.scales) == 1,
+            shape=leaf.shape_value or 0.0,
+            least_exponent=self.least_exponent,
+            near_path=self.path,
+            centre=self.centre.tolist(),
+            factor=self.factor,
+            fixed_step=self.step,
         )
 
     def near(self, scaled: Tensor) -> Tensor:
@@ -86,29 +82,44 @@ def plan_leaf(
     """
     columns = scaled[-1]
     f = columns.shape[1]
-    factor = _profile_factor(leaf)
-    if leaf.profile == "linear":
-        return LeafPlan(EXPANSION, columns.new_zeros(f), factor, math.inf, 0.0, 0.0)
+    form = engine_form(leaf)
+    factor = form.factor
+    if not leaf.is_stationary:
+        return LeafPlan(_cpu.Path.expansion, columns.new_zeros(f), factor, math.inf, 0.0, 0.0)
     centre = columns.mean(dim=0) if len(columns) else columns.new_zeros(f)
     least = float(precision.vectors.min_exponent)  # the engine flushes denormals
     if alone and precision.is_sixteen_bit:
-        least = max(least, _least_exponent(leaf, precision.inputs.vanishing_exponent))
+        least = max(least, leaf.stationary.engine_exponent(precision.inputs.vanishing_exponent))
     if precision.is_sixteen_bit and fixed_point and f >= FIXED_POINT_FEATURES:
         reach = _fixed_point_reach(torch.cat([_norms(z, centre, factor) for z in scaled]), factor)
         if reach > 0.0:
             # Rounding can add half a step to every feature, so |psi| to half a step times sqrt(f).
             step = reach / (FIXED_POINT_REACH - math.sqrt(f))
-            return LeafPlan(FIXED_POINT, centre, factor, reach, step, least)
-    if f <= DIFFERENCE_FEATURES or leaf.profile == "matern12":
+            return LeafPlan(_cpu.Path.fixed_point, centre, factor, reach, step, least)
+    if f <= DIFFERENCE_FEATURES or leaf.stationary.has_cusp:
         # Near zero the square root of Matern-1/2 would magnify what the expansion leaves there.
-        return LeafPlan(DIFFERENCE, centre, factor, math.inf, 0.0, least)
+        return LeafPlan(_cpu.Path.difference, centre, factor, math.inf, 0.0, least)
     # The expansion errs by up to 2 u |psi|^2 in q. Keep what that does to the exponent within half's own
     # rounding, or else within 64 units: data mostly lie well inside, and what lies outside takes differences.
     roundoff = SINGLE.unit_roundoff if precision.vectors is SINGLE else precision.vectors.unit_roundoff
     allowed = HALF.unit_roundoff / 2.0 if precision.is_sixteen_bit else 64.0 * roundoff
-    # The exponent of a rational quadratic is -alpha log2(1 - q), whose slope is up to alpha log2(e).
-    slope = 1.0 if leaf.shape is None else leaf.shape.item() * LOG2_E
-    return LeafPlan(EXPANSION, centre, factor, math.sqrt(allowed / (2.0 * roundoff * slope)), 0.0, least)
+    reach = math.sqrt(allowed / (2.0 * roundoff * form.steepness))
+    return LeafPlan(_cpu.Path.expansion, centre, factor, reach, 0.0, least)
+
+
+def engine_form(leaf: Leaf) -> EngineForm:
+    """How the engine writes the profile of a leaf.
+
+    Raises:
+        BackendError: it does not know the profile.
+    """
+    form = leaf.profile.engine_form(leaf.shape_value)
+    if form is None or leaf.profile.name not in _cpu.Profile.__members__:
+        raise BackendError(
+            f'The CPU engine does not know the profile {leaf.profile.name!r}. Use `backend="reference"` or'
+            ' "auto", or add the profile to cpp/profile.inl.'
+        )
+    return form
 
 
 def _fixed_point_reach(norms: Tensor, factor: float) -> float:
@@ -127,25 +138,6 @@ def _norms(scaled: Tensor, centre: Tensor, factor: float) -> Tensor:
     return norms * factor
 
 
-def _profile_factor(leaf: Leaf) -> float:
-    """From scaled features to psi: sqrt(2 kappa), where q = -kappa s and s is the squared distance."""
-    if leaf.profile == "linear":
-        return 1.0
-    if leaf.profile == "rbf":
-        return math.sqrt(LOG2_E)
-    if leaf.profile == "rational_quadratic":
-        assert leaf.shape is not None
-        return 1.0 / math.sqrt(leaf.shape.item())
-    return LOG2_E * math.sqrt(2.0 * _twice_nu(leaf))
-
-
-def _least_exponent(leaf: Leaf, vanishing: int) -> float:
-    """The power of two, as the engine computes it, at which a leaf's covariance is 2**vanishing."""
-    if leaf.profile in ("matern32", "matern52"):
-        twice_nu = _twice_nu(leaf)
-        return -math.sqrt(twice_nu) * LOG2_E * matern_support(twice_nu / 2.0, vanishing)
-    return float(vanishing)
-
-
-def _twice_nu(leaf: Leaf) -> float:
-    return {"matern12": 1.0, "matern32": 3.0, "matern52": 5.0}[leaf.profile]
+def describe_nodes(program: Program) -> list[_cpu.Node]:
+    """The nodes of a program in the extension's terms."""
+    return [_cpu.Node(_cpu.NodeKind[node.kind], node.a, node.b) for node in program.nodes]

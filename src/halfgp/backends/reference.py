@@ -14,7 +14,6 @@ from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference
 from halfgp.backends.sparse_factor import ReferenceSparseFactor
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
-from halfgp.kernels.leaves import leaf_value
 from halfgp.nearest import NearestSearch, nearest_by_looking
 from halfgp.precision import Precision
 
@@ -201,7 +200,7 @@ class ReferenceMatrix:
             pairs: features of rows and columns, by leaf.
             units: of rows (n, 1) and columns (m,): what vanishes depends on the pair.
         """
-        values = [leaf_value(leaf, *pair) for leaf, pair in zip(program.leaves, pairs, strict=True)]
+        values = [leaf.between(*pair) for leaf, pair in zip(program.leaves, pairs, strict=True)]
         entries = program.evaluate(values, (len(units[0]), len(units[1]))).to(self._dtype)
         if not self._threshold:
             return entries
@@ -244,11 +243,9 @@ def scaled_features(leaf: Leaf, points: Sequence[Tensor]) -> list[Tensor]:
     Those of a stationary leaf are relative to the mean of the last set: distances do not change, and fewer
     digits are lost where they are rounded.
     """
-    features = [leaf.features(x.to(torch.float64)) for x in points]
-    if leaf.profile != "linear" and len(features[-1]):
-        centre = features[-1].detach().mean(dim=0)
-        features = [f - centre for f in features]
-    return [f * leaf.scales.to(f) for f in features]
+    wide = [x.to(torch.float64) for x in points]
+    centre = leaf.centre(wide[-1])
+    return [leaf.scaled(x, centre) for x in wide]
 
 
 def _tensors(program: Program) -> list[Tensor]:

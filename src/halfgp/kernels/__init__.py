@@ -4,8 +4,9 @@ from halfgp.kernels.base import Kernel
 from halfgp.kernels.compose import Product, Scaled, Sum
 from halfgp.kernels.linear import Constant, Linear, White
 from halfgp.kernels.periodic import Periodic
+from halfgp.kernels.profiles import StationaryProfile
 from halfgp.kernels.program import Leaf, Node, Program
-from halfgp.kernels.stationary import RBF, Matern, RationalQuadratic
+from halfgp.kernels.stationary import RBF, Matern, RationalQuadratic, Stationary
 
 __all__ = [
     "RBF",
@@ -20,6 +21,8 @@ __all__ = [
     "Program",
     "RationalQuadratic",
     "Scaled",
+    "Stationary",
+    "StationaryProfile",
     "Sum",
     "White",
 ]

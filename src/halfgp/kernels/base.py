@@ -125,8 +125,13 @@ class Kernel(ABC):
         """The largest distance at which a stationary kernel, normalised, is not zero in the format.
 
         Returns:
-            The shape of the lengthscale: one distance per feature where each has its own.
+            The shape of the lengthscale: one distance per feature where each has its own. Infinite where no
+            distance is known to make it zero.
         """
+        return self.reach(format.vanishing_fall)
+
+    def reach(self, fall: float) -> Tensor:
+        """The distance beyond which a stationary kernel, normalised, is below exp(-fall), fall > 0."""
         raise InputError(
             f"`support` needs a stationary kernel; got {self!r}. Ask its factors or terms one by one."
         )

@@ -15,7 +15,6 @@ from halfgp.kernels.base import Kernel
 from halfgp.kernels.linear import Constant
 from halfgp.kernels.program import Lowering, Term
 from halfgp.parameters import Parameter, ParameterValue, positive
-from halfgp.precision import Format
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -58,9 +57,9 @@ class Scaled(Kernel):
         """Raise unless the kernel can be evaluated on points with `d` columns."""
         self._kernel.check_columns(d)
 
-    def support(self, format: Format) -> Tensor:
-        """The support of the kernel: a factor does not change the normalised covariance."""
-        return self._kernel.support(format)
+    def reach(self, fall: float) -> Tensor:
+        """That of the kernel: a factor does not change the normalised covariance."""
+        return self._kernel.reach(fall)
 
     def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
         return self.outputscale.to(x1) * self._kernel._evaluate(x1, x2)

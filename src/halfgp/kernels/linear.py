@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from halfgp.kernels.base import LeafKernel
+from halfgp.kernels.profiles import INNER_PRODUCT
 from halfgp.kernels.program import Leaf, Lowering, Term
 from halfgp.parameters import Parameter, ParameterValue, positive
 
@@ -32,7 +33,7 @@ class Linear(LeafKernel):
 
     def _lower(self, lowering: Lowering) -> Term:
         scales = self.variance.sqrt().reshape(-1)
-        return lowering.leaf(Leaf("linear", self._select, scales, columns=self._active_dims))
+        return lowering.leaf(Leaf(INNER_PRODUCT, self._select, scales, columns=self._active_dims))
 
 
 class Constant(LeafKernel):

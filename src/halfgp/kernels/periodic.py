@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from halfgp.kernels.base import LeafKernel
+from halfgp.kernels.profiles import SQUARED_EXPONENTIAL
 from halfgp.kernels.program import Leaf, Lowering, Term
 from halfgp.parameters import Parameter, ParameterValue, positive
-from halfgp.precision import Format
 
 
 class Periodic(LeafKernel):
@@ -42,9 +42,9 @@ class Periodic(LeafKernel):
         """Scalar or one per active column (d,)."""
         return self._value("lengthscale")
 
-    def support(self, format: Format) -> Tensor:
-        """The distance, within half a period, from which on the covariance is zero in the format, or inf."""
-        square = -self.lengthscale * format.vanishing_exponent * math.log(2.0) / 2.0
+    def reach(self, fall: float) -> Tensor:
+        """The distance within half a period from which on the covariance is so small, or inf."""
+        square = self.lengthscale * fall / 2.0
         distance = self.period / math.pi * torch.asin(torch.sqrt(square.clamp(max=1.0)))
         return torch.where(square <= 1.0, distance, math.inf)
 
@@ -71,7 +71,7 @@ class Periodic(LeafKernel):
         scales = self.lengthscale.rsqrt().reshape(-1)
         return lowering.leaf(
             Leaf(
-                "rbf",
+                SQUARED_EXPONENTIAL,
                 self._features,
                 scales if len(scales) == 1 else scales.repeat(2),
                 feature_parameters=True,

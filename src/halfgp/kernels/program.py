@@ -9,29 +9,77 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from halfgp.errors import InputError
+from halfgp.kernels.profiles import Profile, StationaryProfile
+
 
 @dataclass(frozen=True)
 class Leaf:
     """One factor: a profile of the squared distance, or the inner product, of scaled features.
 
-    With z = features(x) * scales, a stationary profile is a function of |z(x) - z(y)|^2, and "linear" is
-    <z(x), z(y)>.
+    With z = features(x) * scales, a stationary profile is a function of |z(x) - z(y)|^2, and the inner
+    product is <z(x), z(y)>.
 
     Attributes:
-        profile: "rbf", "matern12", "matern32", "matern52", "rational_quadratic" or "linear".
+        profile: what becomes of the scaled features of two points.
         features: points (n, D) to base features (n, f), differentiable in points and parameters.
         scales: (1,) shared by all features, or (f,).
-        shape: 0-d, the alpha of the rational quadratic.
+        shape: 0-d, of a profile that has one: the alpha of the rational quadratic.
         feature_parameters: whether `features` depends on hyperparameters.
         columns: the column of the points behind each feature where that is one to one (None: all, in order).
     """
 
-    profile: str
+    profile: Profile
     features: Callable[[Tensor], Tensor]
     scales: Tensor
     shape: Tensor | None = None
     feature_parameters: bool = False
     columns: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.profile, Profile):
+            raise InputError(
+                "The `profile` of a leaf must be a `Profile`, such as those of halfgp.kernels.profiles; got"
+                f" {self.profile!r}. Derive a new one from `StationaryProfile`."
+            )
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether it is a function of the distance; otherwise it is the inner product."""
+        return self.profile.is_stationary
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether the compiled engine has the profile."""
+        return self.profile.engine_form(self.shape_value) is not None
+
+    @property
+    def shape_value(self) -> float | None:
+        """The shape as a number."""
+        return None if self.shape is None else self.shape.item()
+
+    def scaled(self, x: Tensor, centre: Tensor | None = None) -> Tensor:
+        """Scaled features (n, f) of points (n, d), differentiable, relative to a `centre` if there is one."""
+        features = self.features(x)
+        return (features if centre is None else features - centre) * self.scales.to(features)
+
+    def centre(self, x: Tensor) -> Tensor | None:
+        """The mean (f,) of the features, which distances may be relative to; None for an inner product."""
+        return self.features(x).detach().mean(dim=0) if self.is_stationary and len(x) else None
+
+    def between(self, z1: Tensor, z2: Tensor) -> Tensor:
+        """The factor (..., n1, n2) from scaled features (..., n, f) of each side; differentiable."""
+        return self.profile.between(z1, z2, self.shape)
+
+    def covariance(self, squared: Tensor) -> Tensor:
+        """The factor of a stationary leaf at squared scaled distances of any shape; differentiable."""
+        return self.stationary.covariance(squared, self.shape)
+
+    @property
+    def stationary(self) -> StationaryProfile:
+        """The profile of a stationary leaf."""
+        assert isinstance(self.profile, StationaryProfile)
+        return self.profile
 
 
 @dataclass(frozen=True)

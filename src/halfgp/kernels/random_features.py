@@ -6,16 +6,14 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.special import gammaincinv
 from torch import Tensor
 
 from halfgp.errors import InputError
 from halfgp.kernels.base import Kernel
+from halfgp.kernels.profiles import Profile
 from halfgp.kernels.program import Leaf, Node, Program
 
 CHUNK_BYTES = 2**24  # of temporaries: smaller is no faster, and larger leaves the cache
-
-DEGREES_OF_FREEDOM = {"matern12": 1, "matern32": 3, "matern52": 5}  # 2 nu
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +25,10 @@ class LeafDraw:
         columns: of the leaf.
         directions: (f, s m), frequencies per unit of scaled features; a linear leaf's weights.
         phases: (s m,) in [0, 2 pi); None for a linear leaf.
-        levels: (s m,) in [0, 1), at which the rational quadratic takes the quantile of its mixing variable.
+        levels: (s m,) what the profile's frequencies depend on beside its shape, or None.
     """
 
-    profile: str
+    profile: Profile
     columns: tuple[int, ...] | None
     directions: Tensor
     phases: Tensor | None
@@ -187,31 +185,19 @@ def _draw_leaf(
 ) -> LeafDraw:
     """The random part of a leaf, for so many features."""
     f = leaf.features(torch.zeros(1, d, dtype=torch.float64)).shape[1]
-    directions = torch.randn(f, count, generator=generator, dtype=torch.float64)
-    phases = levels = None
-    if leaf.profile != "linear":
+    normal = torch.randn(f, count, generator=generator, dtype=torch.float64)
+    phases = None
+    if leaf.is_stationary:
         phases = (2.0 * math.pi * torch.rand(count, generator=generator, dtype=torch.float64)).to(device)
-    if leaf.profile in DEGREES_OF_FREEDOM:
-        # The spectral density of a Matérn kernel is a multivariate t: one chi-squared for a whole frequency.
-        nu2 = DEGREES_OF_FREEDOM[leaf.profile]
-        chi_squared = torch.randn(nu2, count, generator=generator, dtype=torch.float64).square().sum(dim=0)
-        directions *= torch.sqrt(nu2 / chi_squared)
-    elif leaf.profile == "rational_quadratic":
-        levels = torch.rand(count, generator=generator, dtype=torch.float64).to(device)
+    directions, levels = leaf.profile.draw(normal, generator)
+    levels = None if levels is None else levels.to(device)
     return LeafDraw(leaf.profile, leaf.columns, directions.to(device), phases, levels)
 
 
 def _frequencies(leaf: Leaf, draw: LeafDraw) -> Tensor:
     """Frequencies (f, s m) of the features before scaling, at the hyperparameters of the leaf."""
     scaled = draw.directions * leaf.scales.to(draw.directions)[:, None]
-    if draw.levels is None:
-        return scaled
-    # (1 + r²/2α)^-α is the mean of exp(-g r²/2) over g of the Gamma distribution of shape and rate α. By its
-    # quantile g moves smoothly with α.
-    assert leaf.shape is not None
-    alpha = leaf.shape.item()
-    g = torch.from_numpy(gammaincinv(alpha, draw.levels.cpu().numpy())).to(scaled) / alpha
-    return scaled * g.sqrt()
+    return leaf.profile.frequencies(scaled, draw.levels, leaf.shape)
 
 
 def _leaf_values(leaf: Leaf, draw: LeafDraw, frequencies: Tensor, x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel, Leaf
+from halfgp.kernels.profiles import squared_distances
 from halfgp.likelihood.base import Evaluated, add_prior, gradient_by_name
 from halfgp.precision import DOUBLE, HALF, SINGLE
 from halfgp.priors import Priors
@@ -136,20 +137,14 @@ def _block(kernel: Kernel, x: Tensor, rows: slice) -> Tensor:
 
 
 def _leaf_block(leaf: Leaf, x: Tensor, rows: slice) -> Tensor:
-    features = leaf.features(x)
-    if leaf.profile == "linear":
-        z = features * leaf.scales
+    z = leaf.scaled(x, leaf.centre(x))
+    if not leaf.is_stationary:
         return z[rows] @ z.T
-    z = (features - features.detach().mean(dim=0)) * leaf.scales
     # The root in Matérn-1/2 magnifies what the expansion leaves of a small distance; so do outliers.
     lost = DOUBLE.eps * float(z.detach().square().sum(dim=1).max())
-    expand = leaf.profile != "matern12" and lost <= HALF.eps * SINGLE.eps
+    expand = not leaf.stationary.has_cusp and lost <= HALF.eps * SINGLE.eps
     squared: Tensor = _SquaredDistances.apply(z[rows], z, expand)  # type: ignore[no-untyped-call]
-    if leaf.profile == "rational_quadratic":
-        assert leaf.shape is not None
-        return torch.exp(-leaf.shape * torch.log1p(squared / (2.0 * leaf.shape)))
-    profiled: Tensor = _Profile.apply(squared, leaf.profile)  # type: ignore[no-untyped-call]
-    return profiled
+    return leaf.covariance(squared)
 
 
 class _SquaredDistances(torch.autograd.Function):
@@ -164,7 +159,7 @@ class _SquaredDistances(torch.autograd.Function):
         ctx.save_for_backward(z, w)
         ctx.expand = expand
         if not expand:
-            return torch.cdist(z, w, compute_mode="donot_use_mm_for_euclid_dist").square_()
+            return squared_distances(z, w)
         inner = torch.addmm(w.square().sum(dim=1), z, w.T, alpha=-2.0)
         return inner.add_(z.square().sum(dim=1)[:, None]).clamp_min_(0.0)
 
@@ -180,56 +175,3 @@ class _SquaredDistances(torch.autograd.Function):
         by_z = gradient.sum(dim=1)[:, None] * z - gradient @ w
         by_w = gradient.sum(dim=0)[:, None] * w - gradient.T @ z
         return 2.0 * by_z, 2.0 * by_w, None
-
-
-class _Profile(torch.autograd.Function):
-    """A stationary profile of the squared distance, with its derivative taken along in place.
-
-    Written out because autograd would keep six n×n matrices, and because √ has no derivative at zero where
-    the profile has one.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, squared: Tensor, profile: str) -> Tensor:
-        value, derivative = PROFILES[profile](squared)
-        ctx.save_for_backward(derivative)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (derivative,) = ctx.saved_tensors
-        return gradient * derivative, None
-
-
-def _rbf(s: Tensor) -> tuple[Tensor, Tensor]:
-    value = torch.exp(-0.5 * s)
-    return value, -0.5 * value
-
-
-def _matern12(s: Tensor) -> tuple[Tensor, Tensor]:
-    r = s.sqrt()
-    value = torch.exp(-r)
-    # -exp(-r) / (2 r), infinite at zero, where two points are one and nothing moves.
-    return value, torch.where(r > 0, -0.5 * value / r, 0.0)
-
-
-def _matern32(s: Tensor) -> tuple[Tensor, Tensor]:
-    a = (3.0 * s).sqrt_()
-    decay = torch.exp(-a)
-    return a.add_(1.0).mul_(decay), decay.mul(-1.5)
-
-
-def _matern52(s: Tensor) -> tuple[Tensor, Tensor]:
-    a = (5.0 * s).sqrt_()
-    decay = torch.exp(-a)
-    value = torch.addcmul(a + 1.0, a, a, value=1.0 / 3.0).mul_(decay)
-    return value, a.add_(1.0).mul_(decay).mul_(-5.0 / 6.0)
-
-
-# Values and derivatives in the squared distance.
-PROFILES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
-    "rbf": _rbf,
-    "matern12": _matern12,
-    "matern32": _matern32,
-    "matern52": _matern52,
-}

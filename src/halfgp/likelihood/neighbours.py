@@ -73,7 +73,7 @@ class NeighbourLikelihood:
         with torch.no_grad():
             diagonal = point.kernel.diagonal(problem.x) + noise
         of = Neighbourhoods(problem.x, self.rows, self.members, diagonal, point.centred(problem.y))
-        backend = get_backend(problem.backend, problem.x.device)
+        backend = get_backend(problem.backend, problem.x.device, point.kernel)
         found = backend.conditionals(
             point.kernel, of, precision=Precision.resolve("double"), threads=problem.threads, gradient=True
         )

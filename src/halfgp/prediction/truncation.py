@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.kernels import RBF, Leaf, Matern
-from halfgp.kernels.leaves import scaled_features
 from halfgp.precision import Precision
 from halfgp.problem import Problem
 
@@ -43,19 +41,27 @@ class TruncatedMean:
     reach: float
 
     @classmethod
+    @torch.no_grad()
     def build(
         cls, problem: Problem, hyperparameters: Hyperparameters, precision: Precision
     ) -> TruncatedMean | None:
         """None where nothing could be left out: many features, or a kernel without a support."""
         program = hyperparameters.kernel.program()
         leaves = program.leaves
-        if len(leaves) != 1 or leaves[0].profile in ("linear", "rational_quadratic"):
+        if len(leaves) != 1 or not leaves[0].is_stationary:
             return None
         if any(node.kind == "add" for node in program.nodes):
             return None  # of one leaf and a constant, which vanishes nowhere
-        z = scaled_features(leaves[0], problem.x)
+        z = leaves[0].scaled(problem.x)
         if z.shape[1] > LARGEST_DIMENSION or problem.rows < 4 * BLOCK:
             return None
+        # A covariance may exceed the tie at which it vanishes by the rounding of the distance.
+        inputs = precision.inputs
+        reach = leaves[0].stationary.reach(inputs.vanishing_fall, leaves[0].shape_value) * (
+            1 + 8 * inputs.eps
+        )
+        if reach >= float((z.amax(dim=0) - z.amin(dim=0)).norm()):
+            return None  # every row is within reach of every other
         order = space_filling_order(z)
         z = z[order]
         blocks = range(0, problem.rows, BLOCK)
@@ -63,13 +69,13 @@ class TruncatedMean:
         high = torch.stack([z[b : b + BLOCK].amax(dim=0) for b in blocks])
         noise = None if problem.fixed_noise is None else problem.fixed_noise[order]
         ordered = replace(problem, x=problem.x[order], y=problem.y[order], fixed_noise=noise)
-        reach = _scaled_support(leaves[0], precision)
         return cls(ordered, hyperparameters, precision, order, low, high, reach)
 
+    @torch.no_grad()
     def __call__(self, x: Tensor, w: Tensor) -> Tensor:
         """K(x, rows) w (m, t) for points (m, d) and weights (n, t) in the first order; float64."""
         leaf = self.hyperparameters.kernel.program().leaves[0]
-        z, ordered = scaled_features(leaf, x), w[self.order]
+        z, ordered = leaf.scaled(x), w[self.order]
         result = torch.zeros(len(x), w.shape[1], dtype=torch.float64)
         places = space_filling_order(z)
         for start in range(0, len(x), 4 * BLOCK):
@@ -102,10 +108,3 @@ def space_filling_order(z: Tensor) -> Tensor:
         for axis in range(z.shape[1]):
             code |= ((cells[:, axis] >> bit) & 1) << (bit * z.shape[1] + axis)
     return torch.argsort(code, stable=True)
-
-
-def _scaled_support(leaf: Leaf, precision: Precision) -> float:
-    smoothness = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
-    unit = RBF() if leaf.profile == "rbf" else Matern(smoothness[leaf.profile])
-    # A covariance may exceed the tie at which it vanishes by the rounding of the distance.
-    return float(unit.support(precision.inputs)) * (1 + 8 * precision.inputs.eps)

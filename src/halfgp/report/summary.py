@@ -156,7 +156,7 @@ def _lengthscales(model: ExactGP) -> NDArray[np.float64] | None:
     assert model.x_scale is not None
     found = torch.full((len(model.x_scale.scale),), torch.nan, dtype=torch.float64)
     leaves = model.hyperparameters.kernel.program().leaves
-    if len(leaves) != 1 or leaves[0].profile == "linear" or leaves[0].feature_parameters:
+    if len(leaves) != 1 or not leaves[0].is_stationary or leaves[0].feature_parameters:
         return None
     columns = range(len(found)) if leaves[0].columns is None else leaves[0].columns
     found[list(columns)] = 1.0 / leaves[0].scales.detach().double().expand(len(list(columns)))
