@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from halfgp.preconditioners import Nystrom, PivotedCholesky, PreconditionerConfig, RandomlyPivotedCholesky
-
-PRECONDITIONERS: dict[str, Callable[..., Any]] = {
-    "pivoted_cholesky": PivotedCholesky,
-    "randomly_pivoted_cholesky": RandomlyPivotedCholesky,
-    "nystrom": Nystrom,
-}
+from halfgp.preconditioners import PreconditionerConfig
+from halfgp.preconditioners.recipes import recipe_named
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,5 @@ class Training:
     def recipe(self, automatic: int | None = None) -> PreconditionerConfig | None:
         """The preconditioner to build in every step, or with a rank of its own where that is automatic."""
         if isinstance(self.preconditioner, str):
-            rank = automatic if self.rank is None else self.rank
-            named: PreconditionerConfig = PRECONDITIONERS[self.preconditioner](rank=rank)
-            return named
+            return recipe_named(self.preconditioner, automatic if self.rank is None else self.rank)
         return self.preconditioner
