@@ -30,8 +30,9 @@ import torch
 import typer
 from torch import Tensor
 
+from halfgp.errors import ConvergenceWarning
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.solvers import ConvergenceWarning, SolveResult, cg
+from halfgp.solvers import SolveResult, cg
 from product_report import console, print_claims
 from solver_peers import PEERS, TimedOperator
 from solver_report import PRINTERS, claims, write

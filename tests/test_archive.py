@@ -29,10 +29,10 @@ from halfgp import (
     Precision,
     White,
 )
-from halfgp.archive import NOT_STORED, load_model, save_model
+from halfgp.archive import load_model, save_model
+from halfgp.archive.settings_json import NOT_STORED
 from halfgp.backends.reference import ReferenceBackend
-from halfgp.errors import FileError, InputError
-from halfgp.model import NotFittedError
+from halfgp.errors import FileError, InputError, NotFittedError
 from halfgp.persistence import FORMAT_VERSION, _checksum, read_file, write_file
 
 N = 120
@@ -51,8 +51,7 @@ def assert_same_bits(one: ExactGP, other: ExactGP) -> None:
         {"include_noise": False},
     ):
         first, second = one.predict(NEW, **question), other.predict(NEW, **question)  # type: ignore[arg-type]
-        flat = [np.atleast_1d(part) for part in _flatten(first)], [np.atleast_1d(p) for p in _flatten(second)]
-        for a, b in zip(*flat, strict=True):
+        for a, b in zip(_flatten(first), _flatten(second), strict=True):
             np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(one.sample(NEW, 2, seed=3), other.sample(NEW, 2, seed=3))
 
@@ -79,7 +78,6 @@ MODELS: dict[str, dict[str, Any]] = {
         "variance": "local",
         "memory_limit": "2 GB",
         "mean": "zero",
-        "callbacks": [lambda step, point: None],
         "progress": True,
     },
     "every other": {**CG, "priors": None, "preconditioner": Nystrom(rank=9, seed=2), "rank": 3, "threads": 1},
@@ -104,7 +102,6 @@ def test_predictions_are_the_same_to_the_last_bit(name: str, order: Any, tmp_pat
             value = value.name
         assert getattr(loaded.settings, field) == value
     assert repr(loaded.settings.kernel) == repr(model.settings.kernel)
-    assert tuple(loaded.settings.callbacks) == ()
 
 
 def test_a_file_of_a_file_holds_the_same(tmp_path: Path) -> None:
@@ -123,9 +120,7 @@ def test_several_targets_and_the_solve(name: str, tmp_path: Path) -> None:
     save_model(model, tmp_path / "m")
     loaded, _ = load_model(tmp_path / "m")
     assert_same_bits(model, loaded)
-    assert loaded.predict(NEW).shape == (len(NEW), 2)
-    assert model.posterior is not None
-    assert loaded.posterior is not None
+    assert loaded.predict(NEW).mean.shape == (len(NEW), 2)
     assert str(loaded.posterior.solve) == str(model.posterior.solve)
 
 
@@ -161,7 +156,7 @@ def test_numbers_of_numpy_and_a_limit_in_floating_point(tmp_path: Path) -> None:
 def test_a_target_of_one_column_stays_one(tmp_path: Path) -> None:
     model = ExactGP(**QUICK).fit(X, Y[:, None])
     save_model(model, tmp_path / "m")
-    assert load_model(tmp_path / "m")[0].predict(NEW).shape == (len(NEW), 1)
+    assert load_model(tmp_path / "m")[0].predict(NEW).mean.shape == (len(NEW), 1)
 
 
 def test_what_is_not_finite_in_the_history_comes_back(tmp_path: Path) -> None:
@@ -180,6 +175,22 @@ def test_priors_as_files_had_them_before_there_were_others(saved: Path, tmp_path
     assert_same_bits(load_model(saved)[0], loaded)
 
 
+def third_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """What a posterior of the only kind knows stands in the header itself."""
+    posterior = header.pop("posterior")
+    assert posterior.pop("kind") == "exact"
+    header.update(posterior)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_of_the_third_format_is_the_same_model(name: str, tmp_path: Path) -> None:
+    model = ExactGP(**MODELS[name]).fit(X, Y)
+    save_model(model, tmp_path / "new")
+    loaded, _ = load_model(rewrite(tmp_path / "new", tmp_path / "old", third_format, format_version="3"))
+    assert loaded.report == model.report
+    assert_same_bits(model, loaded)
+
+
 @pytest.mark.parametrize("name", ["cholesky", "cg with neighbours"])
 def test_a_file_of_the_first_format_is_solved_again(name: str, tmp_path: Path) -> None:
     """It does not tell how exact its weights are."""
@@ -187,6 +198,7 @@ def test_a_file_of_the_first_format_is_solved_again(name: str, tmp_path: Path) -
     save_model(model, tmp_path / "new")
 
     def first_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        third_format(header, tensors)
         header["method"] = header["report"]["method"]
         for field in ("route", "error", "solved"):
             del header["report"][field]
@@ -198,10 +210,9 @@ def test_a_file_of_the_first_format_is_solved_again(name: str, tmp_path: Path) -
             del tensors["solve.residual_norms"], tensors["solve.history"]
 
     loaded, _ = load_model(rewrite(tmp_path / "new", tmp_path / "old", first_format, format_version="1"))
-    assert loaded.report is not None
     assert loaded.report.solved
     for new, old in zip(
-        model.predict(NEW, return_std=True), loaded.predict(NEW, return_std=True), strict=True
+        model.predict(NEW, return_std=True)[:2], loaded.predict(NEW, return_std=True)[:2], strict=True
     ):
         np.testing.assert_allclose(old, new, rtol=1e-3)
 
@@ -210,21 +221,22 @@ def test_a_file_of_the_first_format_is_solved_again(name: str, tmp_path: Path) -
 def test_a_file_of_the_second_format_predicts_as_it_did(name: str, tmp_path: Path) -> None:
     """It has one share for all targets, and a scale of local variances whatever they are."""
     model = ExactGP(**MODELS[name]).fit(X, Y)
-    assert model.posterior is not None
-    shrinkage = replace(model.posterior.variances.shrinkage, known=math.inf)
-    model.posterior.variances = replace(model.posterior.variances, shrinkage=shrinkage)
+    posterior: Any = model.posterior
+    shrinkage = replace(posterior.variances.shrinkage, known=math.inf)
+    posterior = replace(posterior, variances=replace(posterior.variances, shrinkage=shrinkage))
+    model = ExactGP.restored(model.settings, replace(model.fitted, posterior=posterior))
     save_model(model, tmp_path / "new")
 
     def second_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        third_format(header, tensors)
         header["accuracy"]["share"] = float(tensors["shares"].max())
         del tensors["shares"], tensors["variance_known"]
 
     loaded, _ = load_model(rewrite(tmp_path / "new", tmp_path / "old", second_format, format_version="2"))
     assert loaded.report == model.report
-    assert loaded.posterior is not None
     assert loaded.posterior.accuracy.share == model.posterior.accuracy.share
     for new, old in zip(
-        model.predict(NEW, return_std=True), loaded.predict(NEW, return_std=True), strict=True
+        model.predict(NEW, return_std=True)[:2], loaded.predict(NEW, return_std=True)[:2], strict=True
     ):
         np.testing.assert_array_equal(old, new)
 
@@ -245,12 +257,11 @@ class Flat:
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError, match="Call `fit` first"):
         save_model(ExactGP(), tmp_path / "m")
-    with pytest.raises(InputError, match=r"`preconditioner` must be one of Nystrom.*got Homemade"):
+    with pytest.raises(InputError, match=r"`preconditioner` must be one of .*Nystrom.*got Homemade"):
         save_model(ExactGP(**CG, preconditioner=Homemade()).fit(X, Y), tmp_path / "m")
     with pytest.raises(InputError, match=r"`priors` must be one of Gamma, LogNormal to be stored; got Flat"):
         save_model(ExactGP(**QUICK, priors={"noise": Flat()}).fit(X, Y), tmp_path / "m")
     broken = ExactGP(**QUICK).fit(X, Y)
-    assert broken.posterior is not None
     broken.posterior.weights[3] = float("nan")
     with pytest.raises(InputError, match="must be finite to be saved; its weights"):
         save_model(broken, tmp_path / "m")
@@ -334,13 +345,18 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "setting out of range": (put("settings", "tol", value=-1.0), "`tol`"),
     "unknown method": (put("report", "method", value="magic"), "`report.method`"),
     "unknown route": (put("report", "route", value="magic"), "`report.route`"),
-    "accuracy": (put("accuracy", "rounding", value="small"), "accuracy.rounding"),
-    "accuracy in half": (put("accuracy", "precision", value="half"), "accuracy.precision"),
-    "no solve": (put("solve", value=None), "`solve`"),
-    "status": (put("solve", "status", value="fine"), "solve.status"),
-    "too many columns": (put("solve", "column_status", value=["converged"] * 2), "column_status"),
-    "passes": (put("solve", "passes_by_precision", value={"half": 1.5}), "passes_by_precision"),
-    "climbs": (put("solve", "climbs", value=[{"iteration": 1}]), "solve.climbs.0"),
+    "accuracy": (put("posterior", "accuracy", "rounding", value="small"), "accuracy.rounding"),
+    "accuracy in half": (put("posterior", "accuracy", "precision", value="half"), "accuracy.precision"),
+    "no solve": (put("posterior", "solve", value=None), "`solve`"),
+    "status": (put("posterior", "solve", "status", value="fine"), "solve.status"),
+    "too many columns": (
+        put("posterior", "solve", "column_status", value=["converged"] * 2),
+        "column_status",
+    ),
+    "passes": (put("posterior", "solve", "passes_by_precision", value={"half": 1.5}), "passes_by_precision"),
+    "climbs": (put("posterior", "solve", "climbs", value=[{"iteration": 1}]), "solve.climbs.0"),
+    "no posterior": (put("posterior", value=None), "`posterior`"),
+    "kind of posterior": (put("posterior", "kind", value="os.system"), "posterior.kind"),
     "report": (put("report", value=None), "`report`"),
     "report of other rows": (put("report", "rows", value=41), "report.rows"),
     "history": (put("history", value={}), "`history`"),

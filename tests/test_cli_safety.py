@@ -18,11 +18,10 @@ from contracts.commands import flat, json_of, make_rows, run
 from contracts.textbook import points, targets
 
 import halfgp
-import halfgp.model
 import halfgp.persistence
-from halfgp.errors import FileError
+from halfgp.errors import FileError, UnsolvedError, UnsolvedWarning
 from halfgp.model import ExactGP
-from halfgp.prediction import UnsolvedError, UnsolvedWarning
+from halfgp.model.callbacks import Audience
 from halfgp.settings import Settings
 from halfgp.tables import write_table
 
@@ -96,7 +95,7 @@ def stopped(error: BaseException) -> Iterator[None]:
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(halfgp.model, "condition", fail)
+        patch.setattr("halfgp.model.exact_gp.condition", fail)
         yield
 
 
@@ -104,13 +103,13 @@ def stopped(error: BaseException) -> Iterator[None]:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Every step of training from now on."""
     seen: list[object] = []
-    observe = ExactGP._observe
+    see = Audience.see_step
 
-    def tell(self: ExactGP, step: Any, point: Any) -> None:
+    def tell(self: Audience, step: Any, point: Any) -> None:
         seen.append(step)
-        observe(self, step, point)
+        see(self, step, point)
 
-    monkeypatch.setattr(ExactGP, "_observe", tell)
+    monkeypatch.setattr(Audience, "see_step", tell)
     return seen
 
 
@@ -137,7 +136,7 @@ IN_THE_SOLVE = """
 import os, signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from halfgp.cli import main
-from halfgp.model import ExactGP
+from halfgp.model.callbacks import Audience
 
 at = int(sys.argv.pop(1))
 seen = []
@@ -147,7 +146,7 @@ def observe(self, iteration, residuals):
     if iteration == at:
         threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-ExactGP._observe_solve = observe
+Audience.see_iteration = observe
 try:
     main()
 finally:
@@ -245,7 +244,7 @@ def test_ctrl_c_after_the_model_is_written(
 def test_options_of_the_model_reach_it(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Settings] = []
 
-    def fit(self: ExactGP, X: object, y: object) -> None:
+    def fit(self: ExactGP, X: object, y: object, callbacks: object) -> None:
         seen.append(self.settings)
         raise FileError("enough")
 
@@ -290,7 +289,7 @@ def test_columns_are_named_in_warnings(tmp_path: Path) -> None:
 def test_warnings_are_lines_in_terms_of_options(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fit(self: ExactGP, X: object, y: object) -> None:
+    def fit(self: ExactGP, X: object, y: object, callbacks: object) -> None:
         warnings.warn("Off by\nfar. Raise `noise_floor` or `rank`.", UnsolvedWarning, stacklevel=2)
         raise FileError("enough")
 

@@ -19,7 +19,6 @@ import pytest
 from halfgp import datasets
 from halfgp.datasets import (
     Dataset,
-    DownloadError,
     available,
     fetch_uci,
     large_files,
@@ -28,7 +27,7 @@ from halfgp.datasets import (
     load_uci,
     uci_files,
 )
-from halfgp.errors import InputError
+from halfgp.errors import DownloadError, InputError
 
 needs_pooch = pytest.mark.skipif(importlib.util.find_spec("pooch") is None, reason="needs pooch")
 needs_pyarrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="needs pyarrow")

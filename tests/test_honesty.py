@@ -10,8 +10,8 @@ import torch
 
 from halfgp import GPRegressor
 from halfgp.datasets import load_uci
+from halfgp.errors import UnsolvedError
 from halfgp.kernels.random_features import PriorSamples
-from halfgp.prediction import UnsolvedError
 
 LEAST = 0.9  # of 95 % intervals; of 1,000 targets it is six deviations below
 

@@ -27,18 +27,10 @@ from torch import Tensor
 import halfgp.persistence as module
 from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White, replacement
 from halfgp.errors import FileError, HalfGPError, InputError
+from halfgp.kernel_json import kernel_from_spec, kernel_to_spec
 from halfgp.kernels import Kernel, Product, Scaled, Sum
 from halfgp.parameters import Parameter
-from halfgp.persistence import (
-    FORMAT_VERSION,
-    Stored,
-    fingerprint,
-    kernel_from_spec,
-    kernel_to_spec,
-    read_file,
-    require,
-    write_file,
-)
+from halfgp.persistence import FORMAT_VERSION, Stored, fingerprint, read_file, require, write_file
 
 TENSORS = {"x": torch.arange(6.0, dtype=torch.float64).reshape(2, 3), "n": torch.tensor(7)}
 HEADER = {"kernel": kernel_to_spec(2.0 * RBF([0.1, 0.2]) + White(0.3)), "name": 'a "quoted" [bracket'}

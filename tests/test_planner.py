@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from halfgp.errors import MemoryLimitError
 from halfgp.model import ExactGP
 from halfgp.planner import (
     CHOLESKY_ROWS,
     FACTOR_ROWS,
     RESIDENT,
-    MemoryLimitError,
     choose_method,
     choose_variance,
     factor_bytes,
@@ -111,9 +111,9 @@ def test_a_fit_that_does_not_fit_is_refused_with_the_numbers_and_the_remedy():
 
 def test_fit_looks_at_the_plan_before_it_works():
     calls = []
-    model = ExactGP(memory_limit=RESIDENT, callbacks=[lambda step, point: calls.append(step)])
+    model = ExactGP(memory_limit=RESIDENT)
     with pytest.raises(MemoryLimitError, match="Raise `memory_limit`"):
-        model.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
+        model.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0], callbacks=[calls.append])
     assert not calls
 
 

@@ -20,7 +20,6 @@ def test_the_defaults_are_fine_and_so_are_objects():
         lengthscale=0.3,
         rank=0,
         threads=2,
-        callbacks=[print],
     ).check()
     Settings(preconditioner=None, priors=None).check()
 
@@ -60,8 +59,6 @@ def test_numbers_of_numpy_are_numbers():
         ("device", "cuda", '`device` must be "cpu"'),
         ("ard", "yes", "`ard` must be True or False"),
         ("checkpoint", 3, "`checkpoint` must be a path or None"),
-        ("callbacks", [3], "`callbacks` must be a sequence of functions"),
-        ("callbacks", print, "`callbacks` must be a sequence of functions"),
         ("priors", "uniform", '`priors` must be "weak", "paper", None, or a mapping'),
         ("precision", "quarter", "precision"),
         ("memory_limit", "much", "`memory_limit` must be a number of bytes"),

@@ -9,10 +9,10 @@ from halfgp.version import __version__
 
 if TYPE_CHECKING:
     from halfgp.estimator import GPRegressor, load
+    from halfgp.kernel_json import register_kernel
     from halfgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
     from halfgp.model import ExactGP
     from halfgp.operators import KernelOperator
-    from halfgp.persistence import register_kernel
     from halfgp.precision import Precision
     from halfgp.preconditioners import (
         AutomaticPreconditioner,
@@ -73,7 +73,7 @@ _NAMES = {
     "kernels": "RBF Constant Linear Matern Periodic RationalQuadratic White",
     "model": "ExactGP",
     "operators": "KernelOperator",
-    "persistence": "register_kernel",
+    "kernel_json": "register_kernel",
     "precision": "Precision",
     "preconditioners": (
         "AutomaticPreconditioner Nystrom PivotedCholesky RandomlyPivotedCholesky SparseInverseCholesky"

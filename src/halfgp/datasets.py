@@ -24,19 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from halfgp.errors import HalfGPError, InputError
+from halfgp.errors import DownloadError, InputError, MissingData
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 UCI_URL = "https://raw.githubusercontent.com/treforevans/uci_datasets/master/uci_datasets/"
-
-
-class DownloadError(HalfGPError, RuntimeError):
-    """A file could not be fetched, or is not the one that was expected: nothing was kept."""
-
-
-class MissingData(InputError):
-    """A set of that name is in none of the folders that were looked into."""
 
 
 @dataclass(frozen=True, eq=False)

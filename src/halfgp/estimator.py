@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from os import PathLike
@@ -19,7 +19,7 @@ from halfgp.backends import Backend
 from halfgp.data import ArrayLike, check_exact
 from halfgp.errors import FileError, InputError
 from halfgp.kernels import Kernel
-from halfgp.model import ExactGP, FloatArray, LeaveOneOut, LogLikelihood
+from halfgp.model import ExactGP, FitCallback, FloatArray, LeaveOneOut, LogLikelihood
 from halfgp.planner import Plan
 from halfgp.precision import Precision
 from halfgp.preconditioners import PreconditionerConfig
@@ -91,7 +91,6 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         threads: int | None = Settings.threads,
         memory_limit: int | str | None = Settings.memory_limit,
         checkpoint: str | PathLike[str] | None = Settings.checkpoint,
-        callbacks: Sequence[Callable[..., object]] = Settings.callbacks,
         progress: bool = Settings.progress,
         random_state: int | np.random.RandomState | None = Settings.random_state,
     ) -> None:
@@ -131,7 +130,6 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.threads = threads
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
-        self.callbacks = callbacks
         self.progress = progress
         self.random_state = random_state
 
@@ -170,19 +168,28 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         }
         return cls(kernel=kernel, precision=precision, **options | overrides)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None = None) -> GPRegressor:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise: ArrayLike | None = None,
+        *,
+        callbacks: Sequence[FitCallback] = (),
+    ) -> GPRegressor:
         """Learn hyperparameters and condition on the rows.
 
         Args:
             X: (n, d), finite.
             y: (n,) or (n, q) targets that share one kernel; rows with NaN are left out, with a warning.
             noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
+            callbacks: each is called as callback(event), with a `Step` after every evaluation of the
+                likelihood and a `SolveIteration` after every iteration of the last solve.
         """
         with self._as_it_was_unless_done():
             points, targets = self._validated(X, y, reset=True)
             model = self._unfitted()
-            with shown_progress(model, model.settings.progress):
-                model.fit(points, targets, noise)
+            with shown_progress(model.settings, model.settings.progress) as shown:
+                model.fit(points, targets, noise, callbacks=(*callbacks, *shown))
         return self._take(model)
 
     def predict(
@@ -202,13 +209,15 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             return_error: add a `NumericalError`, estimates of what rounding and unfinished solves did.
             include_noise: whether deviations are those of a new target, or of the function without its noise.
         """
-        return self._fitted().predict(
+        found = self._fitted().predict(
             self._points(X),
             return_std=return_std,
             return_cov=return_cov,
             return_error=return_error,
             include_noise=include_noise,
         )
+        asked = [part for part in found if part is not None]
+        return asked[0] if len(asked) == 1 else tuple(asked)
 
     def sample_y(
         self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
@@ -251,7 +260,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return score(np.asarray(y), mean, std)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it to one file, which `halfgp.load` reads; without pickle, callbacks and checkpoint."""
+        """Write it to one file, which `halfgp.load` reads; without pickle."""
         names = getattr(self, "feature_names_in_", None)
         save_model(self._fitted(), path, {"feature_names": None if names is None else list(names)})
 
@@ -325,8 +334,7 @@ def load(path: str | PathLike[str]) -> GPRegressor:
         FileError: whatever is wrong with the file, and what to do.
     """
     model, extra = load_model(path)
-    assert model.x_scale is not None
-    d = len(model.x_scale.mean)
+    d = model.fitted.features
     regressor = GPRegressor(**model.settings.as_dict())._take(model)
     regressor.n_features_in_ = d
     names = extra.get("feature_names")

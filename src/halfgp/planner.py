@@ -15,7 +15,7 @@ import torch
 
 from halfgp.backends import get_backend
 from halfgp.backends.conditionals import Neighbourhoods
-from halfgp.errors import HalfGPError
+from halfgp.errors import MemoryLimitError
 from halfgp.kernels import Matern
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
@@ -42,10 +42,6 @@ JUDGING = 8  # evaluations of a subset's likelihood that it takes to judge what 
 EVALUATION = 1.4  # in units of its factor and inverse: the rest is the kernel and its gradient
 GROWTH = 2.7  # of the time of dense algebra with its size: larger matrices come nearer to the machine's peak
 CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 1024, 256
-
-
-class MemoryLimitError(HalfGPError, MemoryError):
-    """A fit that would not fit into memory; nothing has been computed."""
 
 
 @dataclass(frozen=True)

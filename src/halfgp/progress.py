@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from halfgp.hyperparameters import Hyperparameters
-from halfgp.model import ExactGP
+from halfgp.model import FitCallback, FitEvent
 from halfgp.settings import Settings
 from halfgp.training import Step
 
@@ -20,18 +18,13 @@ SOLVE = "solve"
 
 
 @contextmanager
-def shown_progress(model: ExactGP, wanted: bool = True) -> Iterator[None]:
-    """Show a bar, if it is wanted, while `model` is being fitted; the model keeps nothing of it."""
-    settings = model.settings
+def shown_progress(settings: Settings, wanted: bool = True) -> Iterator[tuple[FitCallback, ...]]:
+    """Callbacks for a fit with these settings that show a bar, if it is wanted; none otherwise."""
     if not wanted:
-        yield
+        yield ()
         return
     with ProgressBar(settings) as bar:
-        model.settings = replace(settings, callbacks=(*settings.callbacks, bar))
-        try:
-            yield
-        finally:
-            model.settings = settings
+        yield (bar,)
 
 
 class ProgressBar:
@@ -72,8 +65,14 @@ class ProgressBar:
     ) -> None:
         self._progress.stop()
 
-    def __call__(self, step: Step, hyperparameters: Hyperparameters) -> None:
-        """Show one more step."""
+    def __call__(self, event: FitEvent) -> None:
+        """Show one more step of training, or iteration of the last solve."""
+        if isinstance(event, Step):
+            self._show_step(event)
+        else:
+            self._show_solve(event.iteration, event.residual)
+
+    def _show_step(self, step: Step) -> None:
         self._passes += step.passes
         task = self._task(step.stage)
         done = step.index + 1
@@ -84,8 +83,8 @@ class ProgressBar:
             figures += f", residual {step.residual:.1e} ({step.precision}), {self._passes} passes"
         self._progress.update(task, completed=done, total=total, figures=figures)
 
-    def solving(self, iteration: int, residual: float) -> None:
-        """Show how far the solve is that predictions rest on, in percent of the digits it is to gain."""
+    def _show_solve(self, iteration: int, residual: float) -> None:
+        """How far the solve is that predictions rest on, in percent of the digits it is to gain."""
         gained = -math.log(max(residual, 1e-300)) / self._digits if self._digits > 0 else 1.0
         figures = f"residual {residual:.1e}, {iteration} iterations"
         self._progress.update(

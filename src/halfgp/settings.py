@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from os import PathLike
@@ -14,6 +13,7 @@ from halfgp.errors import InputError
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
 from halfgp.preconditioners import PreconditionerConfig
+from halfgp.preconditioners.recipes import RECIPES
 from halfgp.priors import Priors, as_priors
 
 CHOICES = {
@@ -23,7 +23,7 @@ CHOICES = {
     "gradient": ("pathwise", "hutchinson"),
     "unsolved": ("raise", "warn"),
     "variance": ("auto", "cholesky", "local"),
-    "preconditioner": ("auto", "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom"),
+    "preconditioner": tuple(RECIPES),
 }
 COUNTS = {
     "subset": 0,
@@ -100,8 +100,6 @@ class Settings:
         memory_limit: bytes, or text such as "2GB"; None for what the machine has.
         checkpoint: path of a file that a killed fit resumes from; it stays until the model is saved. Beside
             it, with ".solve" after its name, stands that of a last solve of more than a minute.
-        callbacks: called as callback(step, hyperparameters) after every step; one that has a method
-            solving(iteration, residual) also hears of the solve that predictions rest on.
         progress: show a progress bar.
         random_state: seed of everything random.
     """
@@ -142,7 +140,6 @@ class Settings:
     threads: int | None = None
     memory_limit: int | str | None = None
     checkpoint: str | PathLike[str] | None = None
-    callbacks: Sequence[Callable[..., object]] = ()
     progress: bool = False
     random_state: int = 0
 
@@ -204,8 +201,6 @@ class Settings:
             )
         if not isinstance(self.checkpoint, str | PathLike | None):
             raise InputError(f"`checkpoint` must be a path or None; got {self.checkpoint!r}.")
-        if not isinstance(self.callbacks, Sequence) or not all(map(callable, self.callbacks)):
-            raise InputError(f"`callbacks` must be a sequence of functions; got {self.callbacks!r}.")
 
     def as_dict(self) -> dict[str, Any]:
         """Values by name."""

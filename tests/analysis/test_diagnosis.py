@@ -16,8 +16,8 @@ import torch
 from halfgp import RBF, GPRegressor, KernelOperator, Linear, Matern, White
 from halfgp.analysis import Diagnosis, diagnose, effective_dimension, eigenvalues, entry_error_norm
 from halfgp.analysis.diagnosis import RANKS
-from halfgp.errors import InputError
-from halfgp.model import DataWarning, ExactGP
+from halfgp.errors import DataWarning, InputError
+from halfgp.model import ExactGP
 
 REFERENCE = {"backend": "reference", "ranks": (0, 15)}
 

@@ -8,13 +8,12 @@ import torch
 from contracts.textbook import Textbook, at, points, targets
 
 import halfgp.prediction.conditioning
-from halfgp.errors import InputError
+from halfgp.errors import ConvergenceWarning, InputError, UnsolvedError, UnsolvedWarning
 from halfgp.kernels import RBF, Matern
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.prediction import Conditioning, UnsolvedError, UnsolvedWarning, condition
+from halfgp.prediction import Conditioning, condition
 from halfgp.prediction.accuracy import SHARE
 from halfgp.problem import Problem
-from halfgp.solvers import ConvergenceWarning
 
 N = 700
 FACTORS = ("single factor", "double factor")

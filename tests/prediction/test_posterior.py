@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from halfgp.kernels import RBF, Matern
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.likelihood import dense_likelihood
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.prediction import Conditioning, Prediction, Variances, condition
+from halfgp.prediction import Conditioning, LatentPrediction, Variances, condition
 from halfgp.problem import Problem
 
 N = 200
@@ -49,8 +50,7 @@ def posterior(point, way, x=X, y=Y, fixed=None):
 
 def uncalibrated(found):
     """With local variances as they are, from all rows, where they are exact."""
-    found.variances = Variances(found.equations, N)
-    return found
+    return replace(found, variances=Variances(found.equations, N))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -281,7 +281,7 @@ def test_chunks_do_not_change_variances(monkeypatch):
 def test_predictions_are_joined_end_to_end():
     found = posterior(at(KERNELS["rbf"], mean=[0.0, 1.0]), "cholesky")
     parts = [found.predict(NEW[:20], variance=True), found.predict(NEW[20:], variance=True)]
-    whole, joined = found.predict(NEW, variance=True), Prediction.joined(parts)
+    whole, joined = found.predict(NEW, variance=True), LatentPrediction.joined(parts)
     torch.testing.assert_close(joined.mean, whole.mean, rtol=0, atol=1e-13)
     torch.testing.assert_close(joined.variance, whole.variance, rtol=0, atol=1e-13)
     assert joined.mean_error is None

@@ -4,8 +4,8 @@ import pytest
 import torch
 from solvers.systems import columns, kernel_operator, true_relative
 
-from halfgp.errors import InputError
-from halfgp.solvers import ConvergenceWarning, Status, alternating_projection
+from halfgp.errors import ConvergenceWarning, InputError
+from halfgp.solvers import Status, alternating_projection
 
 
 def test_it_reaches_the_tolerance_and_reports_the_true_residual():

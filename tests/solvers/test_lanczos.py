@@ -7,9 +7,9 @@ import torch
 from solvers.systems import columns, generator, kernel_operator, smooth_operator, with_spectrum
 
 from halfgp import RBF, KernelOperator
-from halfgp.errors import InputError
+from halfgp.errors import ConvergenceWarning, InputError
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.solvers import ConvergenceWarning, lanczos, log_determinant
+from halfgp.solvers import lanczos, log_determinant
 
 
 def test_all_eigenvalues_are_found_when_the_space_is_whole():

@@ -8,8 +8,8 @@ import scipy.sparse.linalg
 import torch
 from solvers.systems import columns, kernel_operator, true_relative, with_spectrum
 
-from halfgp.errors import InputError
-from halfgp.solvers import ConvergenceWarning, Status, minres
+from halfgp.errors import ConvergenceWarning, InputError
+from halfgp.solvers import Status, minres
 
 
 def test_it_agrees_with_scipy_on_an_indefinite_system():

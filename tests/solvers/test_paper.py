@@ -8,8 +8,9 @@ import pytest
 import torch
 from solvers.systems import columns, kernel_operator
 
+from halfgp.errors import ConvergenceWarning
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.solvers import ConvergenceWarning, cg
+from halfgp.solvers import cg
 
 
 def solve(op, b, **options):

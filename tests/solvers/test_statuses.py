@@ -14,7 +14,8 @@ from solvers.systems import (
     with_spectrum,
 )
 
-from halfgp.solvers import ConvergenceWarning, Status, cg
+from halfgp.errors import ConvergenceWarning
+from halfgp.solvers import Status, cg
 from halfgp.solvers.controller import Controller, Options
 from halfgp.solvers.krylov import _solved
 from halfgp.solvers.ladder import Ladder

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from halfgp.data import ArrayLike
-from halfgp.errors import InputError
+from halfgp.errors import ConvergenceWarning, InputError
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.solvers import ConvergenceWarning, cg
+from halfgp.solvers import cg
 
 _STANDARD: dict[str, Any] = {"inner_product": "direct", "reorthogonalise": False}
 # What each is of `cg`. "standard" in 16 bits holds everything in 16 bits; "stable" is the paper's method.

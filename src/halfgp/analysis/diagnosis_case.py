@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from halfgp.data import ArrayLike, as_noise, as_points, as_targets
-from halfgp.errors import InputError
+from halfgp.errors import DataWarning, InputError
 from halfgp.estimator import GPRegressor
 from halfgp.hyperparameters import kernel_by_name
 from halfgp.kernels import Kernel
-from halfgp.model import DataWarning, ExactGP
+from halfgp.model import ExactGP
 from halfgp.settings import Settings
 from halfgp.standardise import Standardisation
 
@@ -67,7 +67,6 @@ def make_case(
         x_scale, y_scale = Standardisation.of(points, standardise), None
         kernel, own = _kernel(kernel, points.shape[1]), _default(variances)
     else:
-        assert gp.x_scale is not None
         x_scale, y_scale = gp.x_scale, gp.y_scale
         kernel, own = gp.hyperparameters.kernel, _model_noise(gp, variances)
         if points.shape[1] != len(x_scale.mean):
@@ -85,7 +84,7 @@ def _fitted(model: GPRegressor | ExactGP | None, kernel: object) -> ExactGP | No
     if kernel is not None:
         raise InputError("`kernel` and `model` exclude each other: a model has its own. Leave one out.")
     gp = getattr(model, "model_", model)
-    if not isinstance(gp, ExactGP) or gp.posterior is None:
+    if not isinstance(gp, ExactGP) or not gp.is_fitted:
         raise InputError(f"`model` must be a fitted `GPRegressor` or `ExactGP`; got {model!r:.80}.")
     return gp
 
@@ -118,7 +117,6 @@ def _model_noise(gp: ExactGP, variances: Tensor | None) -> Tensor:
     if learned is not None:
         return learned.value.detach().double()
     assert variances is not None
-    assert gp.y_scale is not None
     return variances / gp.y_scale.scale[0] ** 2
 
 

@@ -25,8 +25,8 @@ def run(
     dialect = options.dialect(header, delimiter, decimal)
     named = NamedModel.load(model)
     rows = read_rows(named, data, target, dialect)
-    mean, std = named.gp.predict(rows.X, return_std=True)
-    found, seen = score(rows.y, mean, std), training_rows(named.gp, rows.X)
+    predicted = named.gp.predict(rows.X, return_std=True)
+    found, seen = score(rows.y, predicted.mean, predicted.std), training_rows(named.gp, rows.X)
     explained = r_squared(rows.y, found.rmse)
     if as_json:
         more = {"r_squared": explained, "dropped": rows.dropped, "training_rows": seen}

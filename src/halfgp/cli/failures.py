@@ -19,8 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from halfgp.cli.output import remark, show_json
-from halfgp.errors import HalfGPError, HalfGPWarning
-from halfgp.model import ConstantColumnsWarning, DataWarning
+from halfgp.errors import ConstantColumnsWarning, DataWarning, HalfGPError, HalfGPWarning
 
 CANNOT, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 # Options whose name is not that of the argument in Python.

@@ -18,9 +18,8 @@ from halfgp.cli import options
 from halfgp.cli.failures import INTERRUPTED, Interruption, naming
 from halfgp.cli.models import NamedModel, new_model, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
-from halfgp.errors import FileError, InputError
+from halfgp.errors import FileError, InputError, UnsolvedError
 from halfgp.model import ExactGP
-from halfgp.prediction import UnsolvedError
 from halfgp.progress import shown_progress
 from halfgp.report import words
 from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scores, summarise
@@ -117,8 +116,8 @@ def run(
         remark(f"Resuming: from the checkpoint {kept}", "bold")
     model = NamedModel(gp, table.feature_names, table.target_name)
     try:
-        with shown_progress(gp, not (quiet or as_json)), naming(table.feature_names):
-            gp.fit(table.X[train], y[train])
+        with shown_progress(gp.settings, not (quiet or as_json)) as shown, naming(table.feature_names):
+            gp.fit(table.X[train], y[train], callbacks=shown)
         _save(model, output, kept)
     except KeyboardInterrupt:
         raise Interruption(f"Interrupted: no model was written. {_kept(kept)}".strip()) from None
@@ -131,7 +130,6 @@ def run(
             _tell(model, output, tested, as_json)
     except KeyboardInterrupt:
         raise Interruption(f"Interrupted: the model is in {output}, and was not scored.") from None
-    assert gp.report is not None
     if gp.report.interrupted:
         remark(f"Interrupted: the best model so far is in {output}. {_kept(kept)}".strip(), "bold yellow")
         raise typer.Exit(INTERRUPTED)
@@ -182,13 +180,12 @@ def _check_targets(y: Floats, name: str) -> None:
 
 
 def _score(gp: ExactGP, X: Floats, y: Floats) -> Scores:
-    mean, std = gp.predict(X, return_std=True)
-    return score(y, mean, std)
+    found = gp.predict(X, return_std=True)
+    return score(y, found.mean, found.std)
 
 
 def _tell(model: NamedModel, output: Path, tested: Scores | None, as_json: bool) -> None:
     gp = model.gp
-    assert gp.report is not None
     summary = summarise(gp, model.columns)
     left_out = leave_one_out_scores(gp)
     if as_json:

@@ -34,8 +34,7 @@ class NamedModel:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names for people: x0, x1, … where there are none."""
-        assert self.gp.x_scale is not None
-        return self.feature_names or tuple(f"x{k}" for k in range(len(self.gp.x_scale.mean)))
+        return self.feature_names or tuple(f"x{k}" for k in range(self.gp.fitted.features))
 
     def save(self, path: Path) -> None:
         """Write it to a file, which `halfgp.load` reads too."""
@@ -50,18 +49,16 @@ class NamedModel:
             FileError: whatever is wrong with it.
         """
         gp, extra = load_model(path)
-        assert gp.x_scale is not None
-        assert gp.y_scale is not None
-        if len(gp.y_scale.mean) != 1:
+        if gp.fitted.targets != 1:
             raise InputError(
-                f"`{path}` is a model of {len(gp.y_scale.mean)} targets, and commands are for one."
+                f"`{path}` is a model of {gp.fitted.targets} targets, and commands are for one."
                 " Use `halfgp.load` in Python."
             )
         names, target = extra.get("feature_names"), extra.get("target_name")
         if names is not None and not (
             isinstance(names, list)
             and all(isinstance(name, str) for name in names)
-            and len(names) == len(gp.x_scale.mean)
+            and len(names) == gp.fitted.features
         ):
             raise FileError(f"The names of features in `{path}` are damaged: {names!r:.80}. Fit it anew.")
         if target is not None and not isinstance(target, str):
@@ -69,7 +66,7 @@ class NamedModel:
         return cls(gp, None if names is None else tuple(names), target)
 
 
-class Rows(NamedTuple):
+class KnownRows(NamedTuple):
     """Rows of a table whose values are known.
 
     Attributes:
@@ -105,7 +102,7 @@ def read_points(model: NamedModel, path: Path, dialect: Dialect) -> Floats:
     return _checked(model, table).X
 
 
-def read_rows(model: NamedModel, path: Path, target: str | None, dialect: Dialect) -> Rows:
+def read_rows(model: NamedModel, path: Path, target: str | None, dialect: Dialect) -> KnownRows:
     """The rows of a table that have a value of the target: the one named, or that of the fit."""
     target = target or model.target_name
     if target is None:
@@ -116,7 +113,7 @@ def read_rows(model: NamedModel, path: Path, target: str | None, dialect: Dialec
     if not whole.any():
         raise InputError(f"Column {table.target_name!r} of {table.source} has no value to compare with.")
     dropped = len(whole) - int(whole.sum())
-    return Rows(table.X[whole], table.y[whole], table.target_name or target, dropped, table.source)
+    return KnownRows(table.X[whole], table.y[whole], table.target_name or target, dropped, table.source)
 
 
 def read_training(

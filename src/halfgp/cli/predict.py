@@ -76,20 +76,18 @@ def _columns(
 ) -> dict[str, Floats]:
     """What is asked for, by the names of its columns."""
     found = gp.predict(X, return_std=std, return_error=error)
-    parts = list(found) if isinstance(found, tuple) else [found]
-    errors = parts.pop() if error else None
-    columns: dict[str, Floats] = {"mean": parts[0]}
-    if std:
+    columns: dict[str, Floats] = {"mean": found.mean}
+    if found.std is not None:
         half_width = math.sqrt(2) * float(torch.erfinv(torch.tensor(interval, dtype=torch.float64)))
         columns |= {
-            "std": parts[1],
-            "lower": parts[0] - half_width * parts[1],
-            "upper": parts[0] + half_width * parts[1],
+            "std": found.std,
+            "lower": found.mean - half_width * found.std,
+            "upper": found.mean + half_width * found.std,
         }
-    if errors is not None:
-        columns["mean_error"] = errors.mean
-        if errors.std is not None:
-            columns["std_error"] = errors.std
+    if found.error is not None:
+        columns["mean_error"] = found.error.mean
+        if found.error.std is not None:
+            columns["std_error"] = found.error.std
     if samples:
         draws = gp.sample(X, samples, seed=seed)
         columns |= {f"sample_{k + 1}": draws[:, k] for k in range(samples)}

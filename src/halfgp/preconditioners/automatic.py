@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from halfgp.operators import KernelOperator
-from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, automatic_rank
+from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
@@ -38,7 +39,7 @@ class AutomaticPreconditioner:
     seed: int = 0
     memory: int = MEMORY
 
-    def build(self, operator: RowSource) -> LowRankPlusNoise | LandmarksAndNeighbours:
+    def build(self, operator: Any) -> LowRankPlusNoise | LandmarksAndNeighbours:
         """The preconditioner of a square operator with noise."""
         n = operator.diagonal().shape[0]
         first = automatic_rank(n, self.memory) if self.rank is None else min(self.rank, n)
@@ -62,4 +63,4 @@ def expected(found: PartialCholesky, rank: int) -> float:
     if k < 2 or rank <= k:
         return excess(found)
     fall = float(found.traces[-1] / found.traces[k // 2 - 1])  # over one doubling
-    return excess(found) * fall ** math.log2(rank / k)
+    return excess(found) * math.pow(fall, math.log2(rank / k))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -49,29 +49,24 @@ class SparseInverseCholesky:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InputError(f"`{name}` must be a non-negative integer; got {value!r}.")
 
-    def build(self, operator: object) -> LandmarksAndNeighbours:
+    def build(self, operator: Any) -> LandmarksAndNeighbours:
         """The preconditioner of a square operator."""
-        source = require_kernel_operator(operator)
-        count = min(self.landmarks, source.shape[0])
+        require_kernel_operator(operator)
+        count = min(self.landmarks, operator.shape[0])
         block = max(1, min(LARGEST_BLOCK, count // 8))
         pivots = torch.empty(0, dtype=torch.long)
         if count:
-            pivots = partial_cholesky(source, count, None, Greedy(block)).pivots
-        return conditioned_on(source, pivots, self.neighbours, self.seed)
+            pivots = partial_cholesky(operator, count, None, Greedy(block)).pivots
+        return conditioned_on(operator, pivots, self.neighbours, self.seed)
 
 
-def require_kernel_operator(operator: object) -> KernelOperator:
-    """The operator, which knows its kernel and points.
-
-    Raises:
-        InputError: it is a matrix of another kind.
-    """
+def require_kernel_operator(operator: object) -> None:
+    """Raise an `InputError` unless the operator knows its kernel and points."""
     if not isinstance(operator, KernelOperator):
         raise InputError(
             "A preconditioner of neighbours is built from a `KernelOperator`, which knows the points;"
             f" got {type(operator).__name__}. Use `PivotedCholesky` for other matrices."
         )
-    return operator
 
 
 @dataclass(frozen=True)
@@ -148,9 +143,7 @@ class LandmarksAndNeighbours:
 
 
 @torch.no_grad()
-def conditioned_on(
-    operator: KernelOperator, landmarks: Tensor, neighbours: int, seed: int
-) -> LandmarksAndNeighbours:
+def conditioned_on(operator: Any, landmarks: Tensor, neighbours: int, seed: int) -> LandmarksAndNeighbours:
     """Condition on landmarks (r,), then every other row on its neighbours.
 
     A row whose neighbourhood is not positive definite in double, as where rows repeat and the noise is tiny,

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from halfgp.errors import HalfGPError, InputError
+from halfgp.errors import InputError, UnsolvedError, UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.planner import PROBES, factor_bytes, routes
 from halfgp.precision import DOUBLE
@@ -30,7 +30,7 @@ from halfgp.prediction.accuracy import (
 )
 from halfgp.prediction.calibration import scales_of
 from halfgp.prediction.equations import Equations
-from halfgp.prediction.posterior import Posterior, UnsolvedWarning
+from halfgp.prediction.posterior import ExactPosterior
 from halfgp.prediction.variances import Variances
 from halfgp.problem import Problem
 from halfgp.solvers import Callback, SolveCheckpoint, SolveResult, cg
@@ -47,10 +47,6 @@ LEAST_EXPECTED = 0.01  # of a scale that nothing but neighbours asks for
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
 PROGRESS = 0.7  # of the last round's share: one that leaves more has gained nothing
 logger = logging.getLogger("halfgp")
-
-
-class UnsolvedError(HalfGPError, ArithmeticError):
-    """The solve that predictions would rest on is not exact enough, by whatever route."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ def condition(
     start: Tensor | None = None,
     observe: Callback | None = None,
     checkpoint: SolveCheckpoint | None = None,
-) -> Posterior:
+) -> ExactPosterior:
     """Solve for the weights, from `start` (n, q) where there is one.
 
     Args:
@@ -106,7 +102,7 @@ def condition(
         InputError: K + noise is not positive definite even in double.
     """
     ways = routes(conditioning.method, conditioning.variance, problem.rows, problem.memory_limit)
-    best: Posterior | None = None
+    best: ExactPosterior | None = None
     spent: Counter[str] = Counter()
     for route in ways:
         equations = Equations(problem, hyperparameters, route, conditioning.recipe)
@@ -125,7 +121,7 @@ def condition(
         if best is None or found.accuracy.share < best.accuracy.share or math.isnan(best.accuracy.share):
             best, start = found, found.weights * (found.scale * found.units)  # as they were solved for
     assert best is not None
-    best.solve = _with_passes(best.solve, spent)
+    best = replace(best, solve=_with_passes(best.solve, spent))
     message = _explained(best, ways)
     if conditioning.unsolved == "raise":
         raise UnsolvedError(f'{message} Or fit with `unsolved="warn"`: deviations then include that error.')
@@ -157,7 +153,7 @@ class _Route:
         few = self._rows if self._calibrated else self._rows[:UNCALIBRATED_ROWS]
         self._sampled = self._variances.left_out(few)
 
-    def follow(self, start: Tensor | None, last: bool) -> Posterior:
+    def follow(self, start: Tensor | None, last: bool) -> ExactPosterior:
         """Solve, look, and go on until the error is small beside the deviations as calibrated.
 
         Args:
@@ -184,7 +180,7 @@ class _Route:
             scales = torch.maximum(scales, least)
         return posterior.rescaled(scales)
 
-    def _scales(self, posterior: Posterior) -> Tensor:
+    def _scales(self, posterior: ExactPosterior) -> Tensor:
         """What calibration asks for (q,); a leave-one-out residual is weight times variance."""
         if not self._conditioning.calibrate:
             return torch.ones(posterior.weights.shape[1], dtype=torch.float64)
@@ -205,7 +201,7 @@ class _Route:
         expected = scales_of(self._equations.hyperparameters, residuals.square() / variances[:, None])
         return MARGIN * wanted * expected.clamp(LEAST_EXPECTED, 1.0).sqrt()
 
-    def _solved(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> Posterior:
+    def _solved(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> ExactPosterior:
         """Weights, from one solve, and how exact they are."""
         equations, q = self._equations, b.shape[1]
         probes = b[:, :0] if self._calibrated else self._probes()
@@ -220,13 +216,15 @@ class _Route:
         weights, residual, correction = self._refined(solve, weights)
         accuracy = self._accuracy(solve, weights, residual, correction)
         solve = replace(solve, solution=weights, earlier=None, residual=None)  # not kept twice
-        return Posterior(
+        return ExactPosterior(
             equations,
             weights=weights,
             correction=correction,
             accuracy=accuracy,
             variances=self._variances,
             solve=_with_passes(solve, self._spent),
+            scale=1.0,
+            units=torch.ones(q, dtype=torch.float64),
             tol=self._conditioning.tol,
             max_iterations=self._conditioning.max_iterations,
             seed=self._conditioning.seed,
@@ -355,7 +353,7 @@ def _with_passes(solve: SolveResult, spent: Counter[str]) -> SolveResult:
     return replace(solve, passes=spent.total(), passes_by_precision=dict(spent))
 
 
-def _explained(found: Posterior, ways: tuple[str, ...]) -> str:
+def _explained(found: ExactPosterior, ways: tuple[str, ...]) -> str:
     """What is left undone, why, and what to do."""
     noise, solve = float(found.operator.nugget.min()), found.solve
     residual = float(torch.as_tensor(solve.residual_norms).max())

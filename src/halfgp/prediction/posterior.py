@@ -1,24 +1,23 @@
-"""A model conditioned on its rows: whatever is asked about new points is products with its weights."""
+"""The exact posterior: whatever is asked about new points is products with its weights."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from halfgp.errors import HalfGPWarning
+from halfgp.errors import UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.operators import KernelOperator
 from halfgp.precision import DOUBLE, Precision
 from halfgp.preconditioners import has_root
 from halfgp.prediction.accuracy import ERROR_TOL, Accuracy
+from halfgp.prediction.base import LatentPrediction, Outcome
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.lazy import Lazy
@@ -35,34 +34,8 @@ LEFT_ERROR = 0.1  # of what the residual leaves of a fit, which is little
 COVARIANCE_SHARE = 0.1  # of a variance: what the error of its solve may be
 
 
-class UnsolvedWarning(HalfGPWarning):
-    """Predictions rest on a solve that is not exact enough; their deviations include its error."""
-
-
-class Prediction(NamedTuple):
-    """Of the latent function at m points, in standardised units.
-
-    Attributes:
-        mean: (m, q).
-        variance: (m,) of the latent function, shared by all targets, or None.
-        mean_error: (m, q) estimated numerical error, or None.
-        variance_error: (m,) estimated numerical error, or None.
-    """
-
-    mean: Tensor
-    variance: Tensor | None
-    mean_error: Tensor | None
-    variance_error: Tensor | None
-
-    @classmethod
-    def joined(cls, parts: Sequence[Prediction]) -> Prediction:
-        """One after the other."""
-        whole = [None if column[0] is None else torch.cat(column) for column in zip(*parts, strict=True)]
-        assert whole[0] is not None
-        return cls(whole[0], *whole[1:])
-
-
-class Posterior(Lazy):
+@dataclass(frozen=True, eq=False)
+class ExactPosterior(Lazy):
     """What predictions are made of.
 
     Attributes:
@@ -79,25 +52,17 @@ class Posterior(Lazy):
         seed: of estimates.
     """
 
-    def __init__(
-        self,
-        equations: Equations,
-        *,
-        weights: Tensor,
-        correction: Tensor,
-        accuracy: Accuracy,
-        variances: Variances,
-        solve: SolveResult,
-        scale: float = 1.0,
-        units: Tensor | None = None,
-        tol: float,
-        max_iterations: int,
-        seed: int,
-    ) -> None:
-        self.equations, self.variances, self.accuracy = equations, variances, accuracy
-        self.weights, self.correction, self.solve, self.scale = weights, correction, solve, scale
-        self.units = torch.ones(weights.shape[1], dtype=torch.float64) if units is None else units
-        self.tol, self.max_iterations, self.seed = tol, max_iterations, seed
+    equations: Equations
+    weights: Tensor
+    correction: Tensor
+    accuracy: Accuracy
+    variances: Variances
+    solve: SolveResult
+    scale: float
+    units: Tensor
+    tol: float
+    max_iterations: int
+    seed: int
 
     @property
     def problem(self) -> Problem:
@@ -119,6 +84,18 @@ class Posterior(Lazy):
         """Dense, if there is one."""
         return self.equations.factor
 
+    @property
+    def outcome(self) -> Outcome:
+        """How it came about."""
+        return Outcome(
+            route=self.equations.route,
+            variance="local" if self.equations.route == "low rank" else "cholesky",
+            passes=self.solve.passes,
+            residual=float(torch.as_tensor(self.solve.residual_norms).max()),
+            error=self.accuracy.share,
+            solved=self.accuracy.solved,
+        )
+
     @cached_property
     def truncated(self) -> TruncatedMean | None:
         """Means in few dimensions."""
@@ -127,7 +104,7 @@ class Posterior(Lazy):
         precision = Precision.resolve(self.accuracy.precision)
         return TruncatedMean.build(self.problem, self.hyperparameters, precision)
 
-    def predict(self, x: Tensor, *, variance: bool = False, errors: bool = False) -> Prediction:
+    def predict(self, x: Tensor, *, variance: bool = False, errors: bool = False) -> LatentPrediction:
         """Means at points (m, d), and what else is asked for; O(m (d + q)) memory beside chunks.
 
         Where the solve is not exact enough, variances include the square of what that may have done.
@@ -147,7 +124,7 @@ class Posterior(Lazy):
                 variances = variances + variance_error + mean_error.square().amax(dim=1)
         if not errors:
             mean_error = variance_error = None
-        return Prediction(mean, variances, mean_error, variance_error)
+        return LatentPrediction(mean, variances, mean_error, variance_error)
 
     def covariance(self, x: Tensor) -> Tensor:
         """The covariance (m, m) of the latent function at points (m, d), float64, no variance below 0."""
@@ -309,7 +286,7 @@ class Posterior(Lazy):
         latent, gap = self.variances.local(self.problem.x, leave_out=rows)
         return latent + self.variances.noise(rows), gap
 
-    def rescaled(self, scales: Tensor) -> Posterior:
+    def rescaled(self, scales: Tensor) -> ExactPosterior:
         """The same with every variance of target c times scales[c] (q,), and no mean changed.
 
         Their mean goes to K + noise. What a target's own scale is beside it is a matter of the units that the
@@ -321,8 +298,9 @@ class Posterior(Lazy):
         units = (scales / scale).sqrt()
         equations = self.equations.scaled(scale, units)
         weights = self.weights / (scale * units)
-        return Posterior(
-            equations,
+        return replace(
+            self,
+            equations=equations,
             weights=weights,
             correction=self.correction / (scale * units),
             accuracy=self.accuracy.rescaled(scales, units),
@@ -330,10 +308,12 @@ class Posterior(Lazy):
             solve=replace(self.solve, solution=weights),
             scale=self.scale * scale,
             units=self.units * units,
-            tol=self.tol,
-            max_iterations=self.max_iterations,
-            seed=self.seed,
         )
+
+    def start(self, rows: int) -> Tensor:
+        """Where a solve with rows added to these, so many in all, begins (rows, q): at these weights."""
+        n, q = self.weights.shape
+        return torch.cat([self.weights, self.weights.new_zeros(rows - n, q)])
 
     def _product(self, x: Tensor, w: Tensor) -> Tensor:
         """K(x, rows) w (m, t), float64."""

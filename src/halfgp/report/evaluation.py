@@ -60,9 +60,22 @@ class Evaluation:
         dropped: int = 0,
     ) -> Evaluation:
         """Of a fitted model with one target, at points (m, d) with values (m,)."""
-        mean, std, error = gp.predict(X, return_std=True, return_error=True)
-        found = score(y, mean, std)
+        predicted = gp.predict(X, return_std=True, return_error=True)
+        assert predicted.std is not None
+        assert predicted.error is not None
+        found = score(y, predicted.mean, predicted.std)
         explained, seen = r_squared(y, found.rmse), training_rows(gp, X)
         return cls(
-            model, data, y, mean, std, error, found, explained, seen, dropped, feature_names, target_name
+            model=model,
+            data=data,
+            y=y,
+            mean=predicted.mean,
+            std=predicted.std,
+            error=predicted.error,
+            scores=found,
+            r_squared=explained,
+            trained_on=seen,
+            dropped=dropped,
+            feature_names=feature_names,
+            target_name=target_name,
         )

@@ -20,7 +20,6 @@ Rows = Sequence[tuple[str, str]]
 
 def build_page(gp: ExactGP, evaluation: Evaluation) -> str:
     """HTML in one piece, without scripts and addresses, about a fitted model with one target."""
-    assert gp.report is not None
     template = Template(files("halfgp.report").joinpath("page.html").read_text(encoding="utf-8"))
     summary = summarise(gp, evaluation.feature_names)
     e = evaluation
@@ -69,7 +68,6 @@ def style_sheet() -> str:
 
 def _notices(gp: ExactGP, e: Evaluation) -> str:
     """What a reader must know before the scores."""
-    assert gp.report is not None
     texts = []
     if e.trained_on:
         share = words.percent(e.trained_on / len(e.y), 0)
@@ -193,7 +191,6 @@ def _quantiles(values: Floats) -> str:
 
 def _settings(gp: ExactGP) -> Rows:
     """What was asked for."""
-    assert gp.report is not None
     shown = gp.settings
     rows = [("seed", str(shown.random_state)), ("noise floor", words.number(shown.noise_floor))]
     if gp.report.method == "cg":

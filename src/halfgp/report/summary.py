@@ -75,9 +75,6 @@ class Summary:
 def summarise(model: ExactGP, feature_names: tuple[str, ...]) -> Summary:
     """Of a fitted model with one target."""
     point = model.hyperparameters
-    assert model.posterior is not None
-    assert model.x_scale is not None
-    assert model.y_scale is not None
     unit, offset = float(model.y_scale.scale[0]), float(model.y_scale.mean[0])
     with torch.no_grad():
         prior = float(point.kernel.diagonal(model.posterior.problem.x[:1], white=False)[0])
@@ -106,10 +103,11 @@ def how_it_was_fitted(report: FitReport) -> list[tuple[str, str]]:
     evaluations = f"{words.plural(report.steps, 'evaluation')} of the likelihood"
     local = "from the nearest rows" if report.variance == "local" else "from a Cholesky factor"
     error = f"{words.number(report.error, 2)} of a predictive deviation, in 99 % of the rows no more"
+    route = ROUTES.get(report.route, report.route)
     facts = [
         ("rows", f"{words.count(report.rows)}{dropped}"),
         ("training", f"{TRAINING[report.method]}; {evaluations}"),
-        ("solve", f"{ROUTES[report.route]}; {words.plural(report.passes, 'pass')} over K in all"),
+        ("solve", f"{route}; {words.plural(report.passes, 'pass')} over K in all"),
         ("residual", f"{words.number(report.residual, 2)} (relative)"),
         ("numerical error", error if report.solved else f"{error}: NOT SOLVED, deviations are widened by it"),
         ("variances", local),
@@ -121,8 +119,6 @@ def how_it_was_fitted(report: FitReport) -> list[tuple[str, str]]:
 
 def leave_one_out_scores(model: ExactGP) -> Scores | None:
     """Of predictions of every training row from the others; None where that is not cheap."""
-    assert model.posterior is not None
-    assert model.y_scale is not None
     problem = model.posterior.problem
     if not 2 <= problem.rows <= CHEAP_ROWS:
         return None
@@ -132,8 +128,6 @@ def leave_one_out_scores(model: ExactGP) -> Scores | None:
 
 def training_rows(model: ExactGP, X: NDArray[np.float64]) -> int:
     """How many of the points (m, d) are, to the last bit, points that the model was fitted on."""
-    assert model.posterior is not None
-    assert model.x_scale is not None
     known = {row.tobytes() for row in model.posterior.problem.x.numpy()}
     return sum(row.tobytes() in known for row in model.x_scale.apply(torch.from_numpy(X)).numpy())
 
@@ -153,8 +147,7 @@ def _kernel(model: ExactGP) -> str:
 
 def _lengthscales(model: ExactGP) -> NDArray[np.float64] | None:
     """(d,) in units of the columns, if the kernel has one for each that it looks at; NaN for the others."""
-    assert model.x_scale is not None
-    found = torch.full((len(model.x_scale.scale),), torch.nan, dtype=torch.float64)
+    found = torch.full((model.fitted.features,), torch.nan, dtype=torch.float64)
     leaves = model.hyperparameters.kernel.program().leaves
     if len(leaves) != 1 or not leaves[0].is_stationary or leaves[0].feature_parameters:
         return None

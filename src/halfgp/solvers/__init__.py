@@ -1,7 +1,7 @@
 """Linear solvers that stay right in low precision."""
 
 from halfgp.solvers.alternating import alternating_projection
-from halfgp.solvers.base import Climb, ConvergenceWarning, SolveResult, Status
+from halfgp.solvers.base import Climb, SolveResult, Status
 from halfgp.solvers.cg import cg
 from halfgp.solvers.checkpoint import SolveCheckpoint
 from halfgp.solvers.controller import Callback
@@ -13,7 +13,6 @@ from halfgp.solvers.refine import refine
 __all__ = [
     "Callback",
     "Climb",
-    "ConvergenceWarning",
     "LanczosResult",
     "LogDeterminant",
     "SolveCheckpoint",

@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 
 from halfgp.data import Array
-from halfgp.errors import HalfGPWarning, InputError
-
-
-class ConvergenceWarning(HalfGPWarning):
-    """A solve ended above its tolerance; the message names the likely cause and the remedy."""
-
+from halfgp.errors import InputError
 
 EARLIER = 4.0
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from halfgp.data import ArrayLike, Vectors, as_vectors
-from halfgp.errors import InputError
+from halfgp.errors import ConvergenceWarning, InputError
 from halfgp.precision import Precision
 from halfgp.preconditioners import Preconditioner, PreconditionerConfig
 from halfgp.solvers.advice import advice
-from halfgp.solvers.base import ConvergenceWarning, SolveResult, check_tolerance
+from halfgp.solvers.base import SolveResult, check_tolerance
 from halfgp.solvers.checkpoint import SolveCheckpoint
 from halfgp.solvers.controller import Callback, Controller, Options
 from halfgp.solvers.energy import LARGEST_RESIDUAL

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from halfgp.data import ArrayLike, Vectors, as_vectors
-from halfgp.errors import InputError
+from halfgp.errors import ConvergenceWarning, InputError
 from halfgp.precision import Precision
 from halfgp.solvers.advice import advice
-from halfgp.solvers.base import ConvergenceWarning, SolveResult, Status, check_tolerance
+from halfgp.solvers.base import SolveResult, Status, check_tolerance
 from halfgp.solvers.best import Best
 from halfgp.solvers.ladder import CONTRACTION, PROGRESS, Ladder
 from halfgp.solvers.lanczos import LanczosProcess

@@ -12,10 +12,9 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from halfgp.errors import InputError
+from halfgp.errors import ConvergenceWarning, InputError
 from halfgp.precision import DOUBLE, Precision
 from halfgp.preconditioners import PreconditionerConfig, Root
-from halfgp.solvers.base import ConvergenceWarning
 from halfgp.solvers.lanczos import LanczosProcess, LanczosResult, quadrature
 from halfgp.solvers.system import CallableSystem, System, as_system, column_major
 

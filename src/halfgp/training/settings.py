@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from halfgp.preconditioners import (
-    AutomaticPreconditioner,
-    Nystrom,
-    PivotedCholesky,
-    PreconditionerConfig,
-    RandomlyPivotedCholesky,
-)
-
-PRECONDITIONERS: dict[str, Callable[..., Any]] = {
-    "auto": AutomaticPreconditioner,
-    "pivoted_cholesky": PivotedCholesky,
-    "randomly_pivoted_cholesky": RandomlyPivotedCholesky,
-    "nystrom": Nystrom,
-}
+from halfgp.preconditioners import PreconditionerConfig
+from halfgp.preconditioners.recipes import recipe_named
 
 
 @dataclass(frozen=True)
@@ -64,8 +50,7 @@ class Training:
     def recipe(self, automatic: int | None = None) -> PreconditionerConfig | None:
         """The preconditioner to build in every step, or with a rank of its own where that is automatic."""
         if isinstance(self.preconditioner, str):
-            # The automatic one has a rule of its own.
-            rank = automatic if self.rank is None and self.preconditioner != "auto" else self.rank
-            named: PreconditionerConfig = PRECONDITIONERS[self.preconditioner](rank=rank)
-            return named
+            # The automatic one has a rule of its own for its rank.
+            by_rule = self.rank is None and self.preconditioner != "auto"
+            return recipe_named(self.preconditioner, automatic if by_rule else self.rank)
         return self.preconditioner

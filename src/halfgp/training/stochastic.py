@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from halfgp.errors import HalfGPError, InputError
+from halfgp.errors import ConvergenceWarning, InputError, TrainingError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import GradientEstimator
 from halfgp.operators import KernelOperator
@@ -19,7 +19,7 @@ from halfgp.precision import Precision
 from halfgp.preconditioners import Preconditioner, has_root
 from halfgp.priors import Priors, log_prior
 from halfgp.problem import Problem, residual_precision
-from halfgp.solvers import ConvergenceWarning, SolveResult, cg, log_determinant
+from halfgp.solvers import SolveResult, cg, log_determinant
 from halfgp.threads import paying_threads, torch_threads
 from halfgp.training.history import Step, peak_memory, values_of
 from halfgp.training.optimisers import make_optimiser
@@ -29,10 +29,6 @@ RUNGS = ("half", "single", "double")  # what a step that failed climbs through
 # With 15 the loss is too high by 0.1 a row at a noise of 1e-3; with 40 by less than its error.
 LANCZOS_STEPS = 40
 BACKTRACK = 0.5  # of the way to a point that failed
-
-
-class TrainingError(HalfGPError, RuntimeError):
-    """No finite gradient was to be had, even in double."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from halfgp.datasets import MissingData
+from halfgp.errors import MissingData
 from halfgp.paper.frame.context import Context
 
 

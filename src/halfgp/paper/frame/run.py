@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from halfgp import doctor
-from halfgp.datasets import MissingData
-from halfgp.errors import HalfGPError, HalfGPWarning, InputError
+from halfgp.errors import HalfGPError, HalfGPWarning, InputError, MissingData
 from halfgp.paper.frame import store
 from halfgp.paper.frame.context import Context
 from halfgp.paper.frame.page import build_page

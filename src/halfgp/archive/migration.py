@@ -1,0 +1,70 @@
+"""Model files of earlier formats in the terms of this one, one step after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from halfgp.json_values import number_from, object_from, typed
+from halfgp.persistence import FORMAT_VERSION, Stored, require
+from halfgp.planner import ROUTES
+
+HEADER_1 = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
+HEADER_3 = ("settings", "kernel", "squeeze", "report", "history", "accuracy", "solve", "extra")
+
+
+def migrated(stored: Stored) -> Stored:
+    """What a file of any format that there was holds, in the terms of this one."""
+    for version in range(stored.version, FORMAT_VERSION):
+        stored = STEPS[version](stored)
+    return stored
+
+
+def _from_1(stored: Stored) -> Stored:
+    """The first format does not tell how exact a solve is, nor columns that are held."""
+    header = dict(object_from(stored.header, "header", HEADER_1))
+    method = header.pop("method")
+    header["settings"] = {"unsolved": "warn", **typed(header["settings"], "settings", dict)}
+    unknown = {"method": method, "route": ROUTES[-1], "error": 0.0, "solved": False}
+    header["report"] = {**typed(header["report"], "report", dict), **unknown}
+    header["accuracy"] = {"share": "nan"}
+    d = require(stored, "x", torch.float64, (None, None)).shape[1]
+    q = require(stored, "y", torch.float64, (None, None)).shape[1]
+    tensors = {
+        "x.constant": torch.zeros(d, dtype=torch.bool),
+        "x.held": torch.zeros(d, dtype=torch.float64),
+        "floor": torch.zeros(q, dtype=torch.float64),
+        "solve.residual_norms": torch.zeros(q, dtype=torch.float64),
+        "solve.history": torch.zeros(0, q, dtype=torch.float64),
+    }
+    return replace(stored, header=header, tensors={**tensors, **stored.tensors})
+
+
+def _from_2(stored: Stored) -> Stored:
+    """The second format has one share for all targets, and one scale of local variances."""
+    header = dict(object_from(stored.header, "header", HEADER_3))
+    accuracy = dict(typed(header["accuracy"], "accuracy", dict))
+    share = number_from(accuracy.pop("share", None), "accuracy.share", nan=True)
+    header["accuracy"] = accuracy
+    q = require(stored, "y", torch.float64, (None, None)).shape[1]
+    tensors = {
+        "variance_known": torch.tensor(math.inf, dtype=torch.float64),
+        "shares": torch.full((q,), share, dtype=torch.float64),
+    }
+    return replace(stored, header=header, tensors={**tensors, **stored.tensors})
+
+
+def _from_3(stored: Stored) -> Stored:
+    """The third format knows one kind of posterior, whose parts stand in the header itself."""
+    header = dict(object_from(stored.header, "header", HEADER_3))
+    accuracy, solve = header.pop("accuracy"), header.pop("solve")
+    header["posterior"] = {"kind": "exact", "accuracy": accuracy, "solve": solve}
+    if accuracy == {}:  # of the first format
+        header["posterior"] = {"kind": "exact, to be solved again"}
+    return replace(stored, header=header)
+
+
+STEPS: dict[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2, 3: _from_3}

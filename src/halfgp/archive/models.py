@@ -1,0 +1,214 @@
+"""An `ExactGP` as one safetensors file: every field is checked, and none is executed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfgp.archive.migration import migrated
+from halfgp.archive.posteriors import POSTERIORS, Known, PosteriorFormat, format_of
+from halfgp.archive.settings_json import settings_from_json, settings_to_json
+from halfgp.errors import FileError, InputError, NotFittedError
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.json_values import as_plain, dataclass_from, object_from, typed
+from halfgp.kernel_json import kernel_from_spec, kernel_to_spec
+from halfgp.model import ExactGP, FitReport, Fitted
+from halfgp.parameters import Parameter
+from halfgp.persistence import Stored, read_file, require, write_file
+from halfgp.problem import Problem
+from halfgp.replacement import FilePath
+from halfgp.settings import Settings, as_bytes
+from halfgp.standardise import Standardisation
+from halfgp.training import Step
+
+HEADER = ("settings", "kernel", "squeeze", "report", "history", "posterior", "extra")
+ALWAYS = ("x", "y", "x.mean", "x.scale", "x.constant", "x.held", "y.mean", "y.scale")
+SOMETIMES = ("noise", "fixed_noise", "mean")
+MAY_BE_NONFINITE = ("noise",)  # its bounds
+
+
+def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted model; `load_model` gives one with the same predictions, to the last bit.
+
+    Args:
+        model: fitted. Its checkpoint and progress are not stored, and of a backend or a precision that came
+            as an object only the name is.
+        path: where to; written whole or not at all. Then the checkpoint of the fit is removed.
+        extra: JSON of the caller's, handed back by `load_model`.
+
+    Raises:
+        NotFittedError: there is nothing to save yet.
+        InputError: the kernel, a prior or the recipe of the preconditioner is of a class that files do not
+            know.
+        FileError: the file cannot be written.
+    """
+    if not model.is_fitted:
+        raise NotFittedError(
+            "This ExactGP is not fitted yet, and there is nothing to save. Call `fit` first."
+        )
+    fitted = model.fitted
+    kind, form = format_of(fitted.posterior)
+    about, tensors = form.write(fitted.posterior)
+    tensors = {**_tensors(fitted), **tensors}
+    for name, tensor in tensors.items():
+        if name not in (*MAY_BE_NONFINITE, *form.may_be_nonfinite) and not bool(tensor.isfinite().all()):
+            raise InputError(
+                f"`model` must be finite to be saved; its {name} is not. Fit it with a larger `noise_floor`."
+            )
+    header = {
+        "settings": settings_to_json(model.settings),
+        "kernel": kernel_to_spec(fitted.posterior.hyperparameters.kernel),
+        "squeeze": fitted.single,
+        "report": as_plain(asdict(fitted.report)),
+        "history": [as_plain(asdict(step)) for step in fitted.history],
+        "posterior": {"kind": kind, **about},
+        "extra": dict(extra or {}),
+    }
+    write_file(path, "model", header, tensors)
+    model.mark_saved()  # not a moment earlier: its checkpoint is all that is left of a fit that is killed
+
+
+def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:
+    """The model of a file and its `extra`.
+
+    Raises:
+        FileError: whatever is wrong with the file, and where.
+    """
+    stored = read_file(path, "model")
+    try:
+        return _model(migrated(stored))
+    except InputError as error:  # of a constructor that was given what the file holds
+        raise FileError(f"`{path}` does not hold a valid model: {error}") from error
+    except FileError as error:
+        raise FileError(f"`{path}` does not hold a valid model: {error}") from error
+
+
+def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
+    header = object_from(stored.header, "header", HEADER)
+    settings = settings_from_json(header["settings"]).check()
+    about = dict(typed(header["posterior"], "posterior", dict))
+    form = _format(about.pop("kind", None))
+    _check_tensors(stored, form)
+    problem = _problem(stored, settings)
+    report = dataclass_from(FitReport, header["report"], "report")
+    if report.method not in ("cholesky", "cg"):
+        raise FileError(f'`report.method` must be "cholesky" or "cg"; got {report.method!r:.80}.')
+    if report.rows != problem.rows:
+        raise FileError(f"`report.rows` must be the number of rows, {problem.rows}; got {report.rows}.")
+    point = _hyperparameters(stored, header["kernel"], problem, settings)
+    posterior = form.read(about, stored, Known(problem, point, settings, report))
+    d, q = problem.x.shape[1], problem.y.shape[1]
+    x_scale = replace(
+        _standardisation(stored, "x", d),
+        constant=require(stored, "x.constant", torch.bool, (d,)),
+        held=require(stored, "x.held", torch.float64, (d,)),
+    )
+    single = typed(header["squeeze"], "squeeze", bool)
+    if single and q != 1:
+        raise FileError(f"`squeeze` must be false with {q} targets.")
+    steps = enumerate(typed(header["history"], "history", list))
+    history = [dataclass_from(Step, step, f"history.{k}") for k, step in steps]
+    y_scale, report = _standardisation(stored, "y", q), report.with_outcome(posterior.outcome)
+    fitted = Fitted(posterior, x_scale, y_scale, single, history, report)
+    return ExactGP.restored(settings, fitted), typed(header["extra"], "extra", dict)
+
+
+def _format(kind: object) -> PosteriorFormat:
+    if not isinstance(kind, str) or kind not in POSTERIORS:
+        raise FileError(
+            f"`posterior.kind` must be one of {', '.join(POSTERIORS)}; got {kind!r:.80}. If a newer halfgp"
+            " wrote it, upgrade with pip install -U halfgp."
+        )
+    return POSTERIORS[kind]
+
+
+def _tensors(fitted: Fitted) -> dict[str, Tensor]:
+    """Of whatever kind the posterior is."""
+    problem, point = fitted.posterior.problem, fitted.posterior.hyperparameters
+    tensors = {
+        "x": problem.x,
+        "y": problem.y,
+        "x.mean": fitted.x_scale.mean,
+        "x.scale": fitted.x_scale.scale,
+        "x.constant": fitted.x_scale.constant,
+        "x.held": fitted.x_scale.held,
+        "y.mean": fitted.y_scale.mean,
+        "y.scale": fitted.y_scale.scale,
+    }
+    if point.noise is not None:
+        noise = point.noise
+        tensors["noise"] = torch.tensor([float(noise.value), noise.lower, noise.upper], dtype=torch.float64)
+    if problem.fixed_noise is not None:
+        tensors["fixed_noise"] = problem.fixed_noise
+    if point.mean is not None:
+        tensors["mean"] = point.mean.value
+    return tensors
+
+
+def _check_tensors(stored: Stored, form: PosteriorFormat) -> None:
+    """All that there must be, none that there may not be, and finite."""
+    needed = {*ALWAYS, *form.tensors}
+    missing, unknown = needed - set(stored.tensors), set(stored.tensors) - {*needed, *SOMETIMES}
+    if missing or unknown:
+        raise FileError(f"The tensors {sorted(missing)} are missing, and {sorted(unknown)} are unknown.")
+    for name, tensor in stored.tensors.items():
+        if name not in (*MAY_BE_NONFINITE, *form.may_be_nonfinite) and not bool(tensor.isfinite().all()):
+            raise FileError(f"`{name}` must be finite.")
+
+
+def _problem(stored: Stored, settings: Settings) -> Problem:
+    """The rows, of shapes that fit."""
+    x = require(stored, "x", torch.float64, (None, None))
+    n = len(x)
+    y = require(stored, "y", torch.float64, (n, None))
+    if 0 in (n, x.shape[1], y.shape[1]):
+        raise FileError(f"`x` and `y` must not be empty; got shapes {tuple(x.shape)} and {tuple(y.shape)}.")
+    fixed = None
+    if "fixed_noise" in stored.tensors:
+        fixed = require(stored, "fixed_noise", torch.float64, (n,))
+        if not bool((fixed > 0).all()) or y.shape[1] != 1:
+            raise FileError("`fixed_noise` must be positive, and goes with one target.")
+    return Problem(
+        x,
+        y,
+        fixed,
+        precision=settings.precision,
+        backend=settings.backend,
+        threads=settings.threads,
+        memory_limit=as_bytes(settings.memory_limit),
+    )
+
+
+def _hyperparameters(stored: Stored, spec: object, problem: Problem, settings: Settings) -> Hyperparameters:
+    """The kernel, the noise that its rows do not bring along, and the mean that the settings ask for."""
+    kernel = kernel_from_spec(spec)
+    kernel.check_columns(problem.x.shape[1])
+    if ("noise" in stored.tensors) == (problem.fixed_noise is not None):
+        raise FileError("There must be one of the tensors `noise` and `fixed_noise`.")
+    noise = None
+    if problem.fixed_noise is None:
+        value, lower, upper = require(stored, "noise", torch.float64, (3,)).tolist()
+        noise = Parameter(torch.tensor(value, dtype=torch.float64), lower, upper, "noise")
+        if not lower >= 0.0:
+            raise FileError(f"`noise` must have a lower bound that is not negative; got {lower:g}.")
+    if ("mean" in stored.tensors) != (settings.mean == "constant"):
+        raise FileError('There must be a tensor `mean` exactly if `settings.mean` is "constant".')
+    mean = None
+    if settings.mean == "constant":
+        value = require(stored, "mean", torch.float64, (problem.y.shape[1],))
+        mean = Parameter(value, lower=-math.inf, name="mean")
+    return Hyperparameters(kernel, noise, mean)
+
+
+def _standardisation(stored: Stored, name: str, columns: int) -> Standardisation:
+    """Without columns that are held."""
+    mean = require(stored, f"{name}.mean", torch.float64, (columns,))
+    scale = require(stored, f"{name}.scale", torch.float64, (columns,))
+    if not bool((scale > 0).all()):
+        raise FileError(f"`{name}.scale` must be positive; got {scale.min():g}.")
+    return Standardisation(mean, scale, torch.zeros(columns, dtype=torch.bool), torch.zeros_like(mean))

@@ -1,0 +1,118 @@
+"""Settings as JSON: plain values, and the few objects that a file can name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from halfgp.errors import FileError, InputError
+from halfgp.json_values import as_plain, dataclass_from, field_from, object_from
+from halfgp.kernel_json import kernel_from_spec, kernel_to_spec
+from halfgp.kernels import Kernel
+from halfgp.precision import Precision
+from halfgp.preconditioners.recipes import RECIPES as NAMED_RECIPES
+from halfgp.priors import Gamma, LogNormal, Overall, Prior
+from halfgp.settings import Settings, as_bytes
+
+# The only recipes and priors that a file can name: nothing is imported or looked up by a name in a file.
+RECIPES: dict[str, type[Any]] = {cls.__name__: cls for cls in NAMED_RECIPES.values()}
+DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
+# What belongs to a fit or to a screen, not to a model.
+NOT_STORED = ("checkpoint", "progress")
+
+
+def settings_to_json(settings: Settings) -> dict[str, Any]:
+    """Every field but those that are not stored; what came as an object is a JSON object."""
+    values = {name: value for name, value in settings.as_dict().items() if name not in NOT_STORED}
+    if isinstance(settings.kernel, Kernel):
+        values["kernel"] = {"kernel": kernel_to_spec(settings.kernel)}
+    if isinstance(settings.priors, Mapping):
+        values["priors"] = {name: _prior_to_json(prior) for name, prior in settings.priors.items()}
+    if isinstance(settings.precision, Precision):
+        values["precision"] = settings.precision.name
+    recipe = settings.preconditioner
+    if recipe is not None and not isinstance(recipe, str):
+        name = _known(recipe, "preconditioner", RECIPES)
+        values["preconditioner"] = {"class": name, "fields": as_plain(asdict(recipe))}  # type: ignore[call-overload]
+    if not isinstance(settings.backend, str):
+        values["backend"] = str(settings.backend.name)
+    if not isinstance(settings.memory_limit, str):
+        values["memory_limit"] = as_bytes(settings.memory_limit)
+    for field in fields(Settings):  # numbers of NumPy and the like, which `check` lets pass
+        value, kind = values.get(field.name), str(field.type).removesuffix(" | None")
+        if value is not None and kind in ("float", "int", "bool"):
+            values[field.name] = {"float": float, "int": int, "bool": bool}[kind](value)
+    return values
+
+
+def settings_from_json(value: object) -> Settings:
+    """The settings of a file, each of the type that its annotation says."""
+    kinds = {field.name: str(field.type) for field in fields(Settings) if field.name not in NOT_STORED}
+    given = object_from(value, "settings", tuple(kinds))
+    objects = {"kernel": _kernel, "priors": _priors, "preconditioner": _recipe}
+    values: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        where = f"settings.{name}"
+        if name in objects and isinstance(given[name], dict):
+            values[name] = objects[name](given[name], where)
+        else:
+            values[name] = field_from(given[name], where, kind)
+    return Settings(**values)
+
+
+def _kernel(value: dict[str, Any], where: str) -> Kernel:
+    return kernel_from_spec(object_from(value, where, ("kernel",))["kernel"])
+
+
+def _prior_to_json(prior: Prior) -> dict[str, Any]:
+    """Its class and fields; the density that `Overall` has stands inside."""
+    if type(prior) is Overall:
+        return {"class": "Overall", "fields": {"density": _prior_to_json(prior.density)}}
+    return {"class": _known(prior, "priors", DENSITIES), "fields": dict(vars(prior))}
+
+
+def _priors(value: dict[str, Any], where: str) -> dict[str, Prior]:
+    return {name: _prior(prior, f"{where}.{name}") for name, prior in value.items()}
+
+
+def _prior(value: object, where: str) -> Prior:
+    if isinstance(value, dict) and value.get("class") == "Overall":
+        fields_ = object_from(value, where, ("class", "fields"))["fields"]
+        given = object_from(fields_, f"{where}.fields", ("density",))
+        return Overall(_density(given["density"], f"{where}.fields.density"))
+    return _density(value, where)
+
+
+def _density(value: object, where: str) -> Prior:
+    """Of numbers; there is nothing inside, so that no file can nest them."""
+    if isinstance(value, dict) and set(value) == {"concentration", "rate"}:  # before there were others
+        return dataclass_from(Gamma, value, where)
+    cls, given = _class(value, where, DENSITIES)
+    density: Prior = dataclass_from(cls, given, f"{where}.fields")
+    return density
+
+
+def _recipe(value: dict[str, Any], where: str) -> Any:
+    cls, given = _class(value, where, RECIPES)
+    return dataclass_from(cls, given, f"{where}.fields")
+
+
+def _known(value: object, where: str, classes: Mapping[str, type[Any]]) -> str:
+    """The name of the value's class, if a file can name it."""
+    name = type(value).__name__
+    if type(value) is not classes.get(name):
+        raise InputError(f"`{where}` must be one of {', '.join(classes)} to be stored; got {name}.")
+    return name
+
+
+def _class(value: object, where: str, classes: Mapping[str, type[Any]]) -> tuple[type[Any], object]:
+    """The class that an object of a file names, and its fields."""
+    given = object_from(value, where, ("class", "fields"))
+    name = given["class"]
+    if not isinstance(name, str) or name not in classes:
+        raise FileError(
+            f"`{where}.class` must be one of {', '.join(classes)}; got {name!r:.80}. If a newer halfgp wrote"
+            " it, upgrade with pip install -U halfgp."
+        )
+    return classes[name], given["fields"]

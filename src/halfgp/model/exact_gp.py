@@ -1,0 +1,309 @@
+"""`ExactGP`: an exact Gaussian process, from rows to predictions, in the units of the user."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from halfgp.data import ArrayLike, as_points
+from halfgp.errors import FileError, InputError, NotFittedError
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.kernels import Kernel
+from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, Prediction
+from halfgp.model.callbacks import Audience, FitCallback
+from halfgp.model.fit_report import FitReport
+from halfgp.model.fitted import Fitted
+from halfgp.model.observations import Observations
+from halfgp.model.stages import conditioning_of, training_of
+from halfgp.model.start import starting_point
+from halfgp.planner import Plan, choose_method, make_plan
+from halfgp.prediction import ExactPosterior, Posterior, condition
+from halfgp.priors import as_priors, check_names
+from halfgp.problem import Problem
+from halfgp.settings import MOST_SEED, Settings
+from halfgp.standardise import Standardisation
+from halfgp.threads import torch_threads
+from halfgp.training import Checkpoint, Step, Trained, train
+
+
+class ExactGP:
+    """A Gaussian process conditioned exactly on its rows.
+
+    Args:
+        kernel: a name or a kernel; see `Settings`, where every other option stands too.
+        options: fields of `Settings`.
+
+    What a fit finds is in `fitted`, and its parts have names here: `posterior`, `hyperparameters`, `history`,
+    `report`, `x_scale`, `y_scale` and `relevance`. Before `fit` each raises a `NotFittedError`.
+
+    Attributes:
+        settings: as given.
+    """
+
+    def __init__(self, kernel: str | Kernel = Settings.kernel, **options: Any) -> None:
+        try:
+            self.settings = Settings(kernel=kernel, **options)
+        except TypeError as error:
+            raise InputError(f"{str(error).replace('Settings.__init__()', 'ExactGP')}.") from error
+        self._fitted: Fitted | None = None
+        self._checkpoint: Checkpoint | None = None  # of a fit that is done, until the model is saved
+
+    @classmethod
+    def restored(cls, settings: Settings, fitted: Fitted) -> ExactGP:
+        """A model that was fitted before."""
+        model = cls(**settings.as_dict())
+        model._fitted = fitted
+        return model
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise: ArrayLike | None = None,
+        *,
+        callbacks: Sequence[FitCallback] = (),
+    ) -> ExactGP:
+        """Learn hyperparameters and condition on the rows.
+
+        Args:
+            X: (n, d), finite.
+            y: (n,) or (n, q) targets that share one kernel; rows with NaN are dropped, with a warning.
+            noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
+            callbacks: each is called as callback(event), with a `Step` after every evaluation of the
+                likelihood and a `SolveIteration` after every iteration of the last solve.
+
+        Ctrl-C ends the training with what was found so far. With a `checkpoint`, a fit that was interrupted
+        or killed goes on where it was, in training or in the last solve, and ends with the same bits. Its
+        files stay until the model is saved. A fit that fails changes nothing here.
+        """
+        began = time.perf_counter()
+        settings, audience = self.settings.check(), Audience(callbacks)
+        rows = Observations.of(X, y, noise)
+        x_scale, y_scale = rows.scales(settings)
+        problem = rows.problem(x_scale, y_scale, settings)
+        self.plan(problem.x, targets=problem.y.shape[1]).require()
+        start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
+        if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
+            check_names(priors, start.named_parameters())
+        checkpoint = self._checkpoint_of(problem, start)
+        with torch_threads(settings.threads):
+            trained = train(
+                start,
+                problem,
+                training_of(settings),
+                priors,
+                checkpoint=checkpoint,
+                observe=audience.see_step,
+            )
+            posterior = self._conditioned(problem, trained, checkpoint, audience)
+        y_scale = replace(y_scale, scale=y_scale.scale * posterior.units)
+        report = FitReport.of(
+            posterior,
+            trained.history,
+            method=trained.method,
+            dropped=rows.dropped,
+            scale=posterior.scale,
+            began=began,
+            interrupted=trained.interrupted,
+        )
+        self._fitted = Fitted(posterior, x_scale, y_scale, rows.single, trained.history, report)
+        self._checkpoint = None if trained.interrupted else checkpoint
+        if self._checkpoint is not None:
+            self._checkpoint.finish()
+        return self
+
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        return_std: bool = False,
+        return_cov: bool = False,
+        return_error: bool = False,
+        include_noise: bool = True,
+    ) -> Prediction:
+        """The predictive mean (m,) or (m, q), and beside it what is asked for.
+
+        Args:
+            X: (m, d).
+            return_std: add the standard deviation, of the shape of the mean.
+            return_cov: add the covariance (m, m), or (q, m, m), instead; O(m²) memory.
+            return_error: add a `NumericalError`, estimates of what rounding and unfinished solves did.
+            include_noise: whether deviations are those of a new target, or of the function without its noise.
+                That of a new target is not known where rows have variances of their own, and counts as none.
+
+        Memory beside the results does not grow with m, but for the covariance.
+        """
+        return self.fitted.predict(X, std=return_std, cov=return_cov, error=return_error, noisy=include_noise)
+
+    def sample(
+        self,
+        X: ArrayLike,
+        samples: int = 1,
+        *,
+        include_noise: bool = False,
+        seed: int = 0,
+        joint: bool = False,
+    ) -> FloatArray:
+        """Draws (m, samples), or (m, q, samples), from the posterior: whole functions, by Matheron's rule.
+
+        Args:
+            X: (m, d).
+            samples: how many.
+            include_noise: add the noise of a new target to every value.
+            seed: the same seed gives the same functions, at whatever points.
+            joint: draw from the exact distribution at these points instead, where there is a dense factor:
+                many draws at up to some thousand points cost little then, and are no functions.
+        """
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+            raise InputError(f"`samples` must be a positive integer; got {samples!r}.")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+            raise InputError(f"`seed` must be an integer from 0 to {MOST_SEED}; got {seed!r}.")
+        return self.fitted.sample(X, samples, noisy=include_noise, seed=seed, joint=joint)
+
+    def update(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise: ArrayLike | None = None,
+        *,
+        callbacks: Sequence[FitCallback] = (),
+    ) -> ExactGP:
+        """Condition on more rows, with hyperparameters and scales as they are, from the last solution.
+
+        Args:
+            X: (m, d).
+            y: (m,) or (m, q); rows with NaN are dropped, with a warning.
+            noise: (m,) variances of the rows, exactly if `fit` was given some.
+            callbacks: each hears of the solve, as in `fit`.
+        """
+        began = time.perf_counter()
+        fitted, audience = self.fitted, Audience(callbacks)
+        old = fitted.posterior.problem
+        if (noise is None) != (old.fixed_noise is None):
+            raise InputError(
+                "`noise` must be given to `update` exactly if it was given to `fit`:"
+                " rows have variances of their own or share one."
+            )
+        fitted.points(X)
+        rows = Observations.of(X, y, noise)
+        if rows.targets.shape[1] != fitted.targets:
+            raise InputError(
+                f"`y` must have {fitted.targets} targets, as in `fit`; got {rows.targets.shape[1]}."
+            )
+        problem = old.extended(rows.problem(fitted.x_scale, fitted.y_scale, self.settings))
+        # What a fit takes without its training.
+        solve = replace(self.settings, method="cg", subset=0, steps=0)
+        make_plan(problem.rows, problem.x.shape[1], problem.y.shape[1], solve).require()
+        method = choose_method(self.settings.method, problem.rows)
+        with torch_threads(self.settings.threads):
+            posterior = condition(
+                problem,
+                fitted.posterior.hyperparameters,
+                conditioning_of(self.settings, method, problem.rows),
+                fitted.posterior.start(problem.rows),
+                audience.see_iteration,
+            )
+        report = FitReport.of(
+            posterior,
+            fitted.history,
+            method=method,
+            dropped=rows.dropped,
+            scale=fitted.report.scale,
+            began=began,
+        )
+        self._fitted = replace(fitted, posterior=posterior, report=report)
+        return self
+
+    def log_marginal_likelihood(self) -> LogLikelihood:
+        """Of the training targets, at the hyperparameters found."""
+        return self.fitted.log_marginal_likelihood()
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Predictions of every training row from the others, without fitting again."""
+        return self.fitted.leave_one_out()
+
+    def plan(self, X: ArrayLike, targets: int = 1) -> Plan:
+        """Memory, passes and minutes that `fit` on these points would take, before any work."""
+        points = as_points(X, "X")
+        return make_plan(len(points), points.shape[1], targets, self.settings.check())
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether there is anything to ask."""
+        return self._fitted is not None
+
+    @property
+    def fitted(self) -> Fitted:
+        """Everything that the last fit found."""
+        if self._fitted is None:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call `fit` first.")
+        return self._fitted
+
+    @property
+    def posterior(self) -> Posterior:
+        """What predictions are made of, on standardised rows."""
+        return self.fitted.posterior
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """As found, in standardised units."""
+        return self.fitted.posterior.hyperparameters
+
+    @property
+    def history(self) -> list[Step]:
+        """Every step of training."""
+        return self.fitted.history
+
+    @property
+    def report(self) -> FitReport:
+        """How the fit went."""
+        return self.fitted.report
+
+    @property
+    def x_scale(self) -> Standardisation:
+        """What standardises points."""
+        return self.fitted.x_scale
+
+    @property
+    def y_scale(self) -> Standardisation:
+        """What standardises targets."""
+        return self.fitted.y_scale
+
+    @property
+    def relevance(self) -> FloatArray | None:
+        """(d,) inverse lengthscales on standardised features, largest 1; None without one per feature."""
+        return self.fitted.relevance
+
+    def mark_saved(self) -> None:
+        """Say that the model is in a file: the checkpoint of its fit, kept for that long, is removed."""
+        if self._checkpoint is not None:
+            self._checkpoint.remove()
+            self._checkpoint = None
+
+    def _conditioned(
+        self, problem: Problem, trained: Trained, checkpoint: Checkpoint | None, audience: Audience
+    ) -> ExactPosterior:
+        """The posterior where training ended."""
+        settings = self.settings
+        by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
+        # Training on all rows tells the scale of one target, and not that of each of several.
+        several = problem.y.shape[1] > 1
+        calibrate = settings.calibrate and ((by_subset and settings.subset_iterations > 0) or several)
+        conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
+        point, solves = trained.hyperparameters, None
+        if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training
+            solves = checkpoint.solves(point, conditioning.recipe)
+        return condition(problem, point, conditioning, trained.weights, audience.see_iteration, solves)
+
+    def _checkpoint_of(self, problem: Problem, start: Hyperparameters) -> Checkpoint | None:
+        if self.settings.checkpoint is None:
+            return None
+        path = Path(self.settings.checkpoint)
+        if not path.parent.is_dir():
+            raise FileError(
+                f"`checkpoint` needs the directory `{path.parent}`, which is not there. Create it."
+            )
+        return Checkpoint.of(path, problem, start, training_of(self.settings), self.settings.priors)

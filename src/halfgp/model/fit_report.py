@@ -1,0 +1,89 @@
+"""How a fit went, in figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from halfgp.prediction import Outcome, Posterior
+from halfgp.training import Step, peak_memory
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How a fit went.
+
+    Attributes:
+        method: "cholesky" or "cg".
+        variance: "cholesky" or "local".
+        rows: used.
+        dropped: rows without a target.
+        steps: evaluations of the likelihood.
+        passes: over K, of training and the final solve.
+        residual: true relative residual of the final solve.
+        route: to its solution: "double factor", "single factor" or "low rank".
+        error: that it leaves in means, in predictive deviations: 99 % of rows are below, by an estimate.
+        solved: whether that is small enough.
+        scale: what leave-one-out residuals on all rows multiplied outputscale and noise by.
+        seconds: of the whole fit.
+        memory: peak of the process, bytes.
+        interrupted: whether Ctrl-C ended the training.
+    """
+
+    method: str
+    variance: str
+    rows: int
+    dropped: int
+    steps: int
+    passes: int
+    residual: float
+    route: str
+    error: float
+    solved: bool
+    scale: float
+    seconds: float
+    memory: int
+    interrupted: bool
+
+    @classmethod
+    def of(
+        cls,
+        posterior: Posterior,
+        history: Sequence[Step],
+        *,
+        method: str,
+        dropped: int,
+        scale: float,
+        began: float,
+        interrupted: bool = False,
+    ) -> FitReport:
+        """On a fit that is done now, and began at that `time.perf_counter`."""
+        outcome = posterior.outcome
+        return cls(
+            method=method,
+            variance=outcome.variance,
+            rows=posterior.problem.rows,
+            dropped=dropped,
+            steps=len(history),
+            passes=sum(step.passes for step in history) + outcome.passes,
+            residual=outcome.residual,
+            route=outcome.route,
+            error=outcome.error,
+            solved=outcome.solved,
+            scale=scale,
+            seconds=time.perf_counter() - began,
+            memory=peak_memory(),
+            interrupted=interrupted,
+        )
+
+    def with_outcome(self, outcome: Outcome) -> FitReport:
+        """The same fit, with another word on how exact it came out; passes stay as they were counted."""
+        return replace(
+            self,
+            variance=outcome.variance,
+            residual=outcome.residual,
+            route=outcome.route,
+            error=outcome.error,
+            solved=outcome.solved,
+        )

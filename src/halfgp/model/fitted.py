@@ -1,0 +1,160 @@
+"""Everything that a fit found: a posterior on standardised rows, and its answers in the user's units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfgp.data import ArrayLike, as_points
+from halfgp.errors import InputError
+from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, NumericalError, Prediction
+from halfgp.model.fit_report import FitReport
+from halfgp.prediction import LatentPrediction, Posterior
+from halfgp.standardise import Standardisation
+from halfgp.threads import torch_threads
+from halfgp.training import Step
+
+PREDICT_ROWS = 2**16  # at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A posterior, and the way between its units and those of the user.
+
+    Attributes:
+        posterior: on standardised rows.
+        x_scale: of points.
+        y_scale: of targets.
+        single: whether targets came as (n,).
+        history: every step of training.
+        report: how the fit went.
+    """
+
+    posterior: Posterior
+    x_scale: Standardisation
+    y_scale: Standardisation
+    single: bool
+    history: list[Step]
+    report: FitReport
+
+    @property
+    def features(self) -> int:
+        """The number d of columns of points."""
+        return len(self.x_scale.mean)
+
+    @property
+    def targets(self) -> int:
+        """The number q of targets."""
+        return len(self.y_scale.mean)
+
+    def predict(
+        self, X: ArrayLike, *, std: bool = False, cov: bool = False, error: bool = False, noisy: bool = True
+    ) -> Prediction:
+        """As `ExactGP.predict`."""
+        if std and cov:
+            raise InputError("`return_std` and `return_cov` exclude each other; got both. Ask for one.")
+        points, scale = self.points(X), self.y_scale.scale
+        found = self._latent(points, std, error)
+        noise = self.noise(points) if noisy else torch.zeros(len(points), dtype=torch.float64)
+        deviations, deviation_error = self._deviations(found, noise)
+        covariance = None
+        if cov:
+            latent = self.posterior.covariance(self.x_scale.apply(points))
+            latent.diagonal().add_(noise)
+            scaled = latent * scale.square()[:, None, None]
+            covariance = (scaled[0] if self.single else scaled).numpy()
+        numerical = None
+        if found.mean_error is not None:
+            numerical = NumericalError(self._out(found.mean_error * scale), deviation_error)
+        return Prediction(self._out(self.y_scale.undo(found.mean)), deviations, covariance, numerical)
+
+    def sample(self, X: ArrayLike, samples: int, *, noisy: bool, seed: int, joint: bool) -> FloatArray:
+        """As `ExactGP.sample`."""
+        points = self.points(X)
+        noise = self.noise(points) if noisy else 0.0
+        draws = self.posterior.sample(self.x_scale.apply(points), samples, seed, noise, joint)
+        scaled = self.y_scale.undo(draws).transpose(1, 2)
+        return (scaled[:, 0] if self.single else scaled).numpy()
+
+    def log_marginal_likelihood(self) -> LogLikelihood:
+        """Of the training targets."""
+        value, error = self.posterior.log_marginal_likelihood()
+        # A density in other units: every target was divided by its scale.
+        units = self.posterior.problem.rows * float(self.y_scale.scale.log().sum())
+        return LogLikelihood(value - units, error)
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Predictions of every training row from the others."""
+        mean, variance = self.posterior.leave_one_out()
+        y, scale = self.posterior.problem.y, self.y_scale.scale
+        density = -0.5 * ((y - mean).square() / variance[:, None] + (2 * math.pi * variance).log()[:, None])
+        return LeaveOneOut(
+            self._out(self.y_scale.undo(mean)),
+            self._out(variance.sqrt()[:, None] * scale),
+            self._out(density - scale.log()),
+        )
+
+    @property
+    def relevance(self) -> FloatArray | None:
+        """(d,) inverse lengthscales on standardised features, largest 1; None without one per feature.
+
+        A feature that had one value in all rows has none.
+        """
+        constant = self.x_scale.constant
+        total = torch.zeros(self.features, dtype=torch.float64)
+        for leaf in self.posterior.hyperparameters.kernel.program().leaves:
+            columns = list(range(len(total))) if leaf.columns is None else list(leaf.columns)
+            if leaf.is_stationary and not leaf.feature_parameters and len(leaf.scales) == len(columns):
+                total[columns] = torch.maximum(total[columns], leaf.scales.detach())
+        total[constant] = 0.0
+        if not bool((total > 0)[~constant].all()):
+            return None
+        return (total / total.max().clamp_min(torch.finfo(torch.float64).tiny)).numpy()
+
+    def points(self, X: ArrayLike) -> Tensor:
+        """Points (m, d) in the user's units, with as many columns as there were in `fit`."""
+        points, d = as_points(X, "X"), self.features
+        if points.shape[1] != d:
+            raise InputError(f"`X` must have {d} columns, as in `fit`; got {points.shape[1]}.")
+        return points
+
+    def noise(self, points: Tensor) -> Tensor:
+        """The learned variance (m,) of new targets at points (m, d), White included, standardised."""
+        hyperparameters = self.posterior.hyperparameters
+        learned = 0.0 if hyperparameters.noise is None else float(hyperparameters.noise.value)
+        found = torch.full((len(points),), learned, dtype=torch.float64)
+        with torch.no_grad():
+            for start in range(0, len(points), PREDICT_ROWS):
+                x = self.x_scale.apply(points[start : start + PREDICT_ROWS])
+                found[start : start + PREDICT_ROWS] += hyperparameters.kernel.white(x)
+        return found
+
+    def _latent(self, points: Tensor, variance: bool, errors: bool) -> LatentPrediction:
+        """At points (m, d) in the user's units, by chunks, so that no copy of all of them is made."""
+        parts = []
+        with torch_threads(self.posterior.problem.threads):
+            for start in range(0, max(len(points), 1), PREDICT_ROWS):
+                x = self.x_scale.apply(points[start : start + PREDICT_ROWS])
+                parts.append(self.posterior.predict(x, variance=variance, errors=errors))
+        return parts[0] if len(parts) == 1 else LatentPrediction.joined(parts)
+
+    def _deviations(
+        self, found: LatentPrediction, noise: Tensor
+    ) -> tuple[FloatArray | None, FloatArray | None]:
+        """Of targets, and their numerical errors, where they were asked for."""
+        if found.variance is None:
+            return None, None
+        scale, variance, error = self.y_scale.scale, found.variance + noise, found.variance_error
+        std = variance.sqrt()
+        shown = self._out(std[:, None] * scale)
+        if error is None:
+            return shown, None
+        lower, upper = (variance - error).clamp_min(0.0).sqrt(), (variance + error).sqrt()
+        return shown, self._out(torch.maximum(std - lower, upper - std)[:, None] * scale)
+
+    def _out(self, values: Tensor) -> FloatArray:
+        """(m, q) as the targets came."""
+        return (values[:, 0] if self.single else values).detach().numpy()

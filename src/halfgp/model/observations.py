@@ -1,0 +1,92 @@
+"""What a user passed to be learned from, checked: the rows that have targets."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from halfgp.data import ArrayLike, as_noise, as_points, as_targets
+from halfgp.errors import ConstantColumnsWarning, DataWarning, InputError
+from halfgp.problem import Problem
+from halfgp.settings import Settings, as_bytes
+from halfgp.standardise import Standardisation
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Rows in the user's units, as tensors.
+
+    Attributes:
+        points: (n, d).
+        targets: (n, q).
+        variances: (n,) known noise, or None.
+        dropped: how many rows had no target.
+        single: whether targets came as (n,).
+    """
+
+    points: Tensor
+    targets: Tensor
+    variances: Tensor | None
+    dropped: int
+    single: bool
+
+    @classmethod
+    def of(cls, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None) -> Observations:
+        """The rows that have targets; a warning for the others."""
+        points = as_points(X, "X").double().contiguous()
+        n = len(points)
+        targets, single = as_targets(y, "y", n)
+        variances = None if noise is None else as_noise(noise, n, points.device).expand(n)
+        whole = targets.isfinite().all(dim=1)
+        dropped = n - int(whole.sum())
+        if dropped == n:
+            raise InputError(f"`y` has no row with a target, of {n}. There is nothing to learn from.")
+        if dropped:
+            warnings.warn(
+                f"{dropped} of {n} rows have no target (NaN in `y`) and are left out.",
+                DataWarning,
+                stacklevel=3,
+            )
+            points, targets = points[whole], targets[whole]
+            variances = None if variances is None else variances[whole]
+        return cls(points, targets, variances, dropped, single)
+
+    def scales(self, settings: Settings) -> tuple[Standardisation, Standardisation]:
+        """What standardises points and targets; a word about columns of points that are held."""
+        x_scale = Standardisation.of(self.points, settings.standardise_X).holding(self.points)
+        constant = x_scale.constant.nonzero()[:, 0].tolist()
+        if constant:
+            warnings.warn(ConstantColumnsWarning(constant, len(x_scale.constant)), stacklevel=3)
+        return x_scale, Standardisation.of(self.targets, settings.standardise_y)
+
+    def problem(self, x_scale: Standardisation, y_scale: Standardisation, settings: Settings) -> Problem:
+        """Standardised rows, with the options of the settings."""
+        x, y = x_scale.apply(self.points), y_scale.apply(self.targets)
+        for name, values in (("X", x), ("y", y)):
+            if not bool(values.isfinite().all()):
+                raise InputError(f"`{name}` spans more than double precision can hold. Scale it down.")
+        return Problem(
+            x,
+            y,
+            self._fixed_noise(y_scale),
+            precision=settings.precision,
+            backend=settings.backend,
+            threads=settings.threads,
+            memory_limit=as_bytes(settings.memory_limit),
+        )
+
+    def _fixed_noise(self, y_scale: Standardisation) -> Tensor | None:
+        """Known variances (n,) of standardised targets."""
+        if self.variances is None:
+            return None
+        if self.targets.shape[1] > 1:
+            raise InputError(
+                f"`noise` for every row goes with one target; got {self.targets.shape[1]}."
+                " Fit one model for each."
+            )
+        fixed: Tensor = self.variances / y_scale.scale[0] ** 2
+        if not bool((fixed > 0).all()):
+            raise InputError(f"`noise` must be positive for every row; got {float(self.variances.min()):g}.")
+        return fixed
