@@ -30,7 +30,7 @@ from halfgp.kernels.profiles import MATERN12, MATERN32, MATERN52, RATIONAL_QUADR
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.likelihood.neighbours import NeighbourLikelihood
 from halfgp.model import ExactGP
-from halfgp.persistence import kernel_to_spec
+from halfgp.kernel_json import kernel_to_spec
 from halfgp.precision import HALF, Precision
 from halfgp.prediction.truncation import TruncatedMean
 from halfgp.problem import Problem
