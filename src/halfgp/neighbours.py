@@ -1,4 +1,4 @@
-"""Predictions from the nearest rows alone: variances, which are upper bounds, and leave-one-out residuals."""
+"""Predictions from landmarks and the nearest rows alone: variances and leave-one-out residuals."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
+from halfgp.backends import get_backend
+from halfgp.backends.conditionals import Conditionals, Neighbourhoods
+from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.nearest import NearestSearch, metric
 from halfgp.planner import LOCAL_BYTES
+from halfgp.precision import Precision
+from halfgp.preconditioners.base import automatic_rank
+from halfgp.preconditioners.partial_cholesky import partial_cholesky
+from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.problem import Problem
 
-TREE_FEATURES = 4  # up to so many a tree beats looking at every row
 PER_FEATURE, MOST = 16, 128  # neighbours where nobody says how many
+LANDMARKS, LANDMARK_BYTES = 256, 2**29  # at most, and while they are picked
 CALIBRATION_ROWS = 1024
 SMALLEST_SCALE = 1e-3
 KNOWN = 0.9  # of the rows that a scale was learned on: beyond their variances it says little
@@ -53,32 +59,35 @@ NONE = Shrinkage()
 
 @dataclass(frozen=True)
 class LocalPosterior:
-    """The posterior of f at a point, given only the k rows that take most of its variance, each by itself.
+    """The posterior of f at a point, given landmarks and the k rows that are nearest to it.
 
-    Row r takes k(x, r)² / (k(r, r) + noise). For stationary kernels those are the nearest rows. With a linear
-    part the covariance alone is largest with rows far out, which say little about what varies quickly.
+    Landmarks, which pivoted Cholesky picks, say what is smooth and far, whatever the kernel; the nearest rows
+    in the metric of its lengthscales what is near.
 
-    More rows can only lower a conditional variance, so that this one is never too small; where the
-    function is smooth and the noise small, far rows still say much, and it is too large. By how much is
-    known on average: the diagonal of (K + noise)^-1 holds the inverse variances of every row given all the
-    others, and its trace is cheap to estimate (`calibrated`).
+    More rows can only lower a conditional variance, so that this one is never too small. Where it is too
+    large, by how much is known on average: the diagonal of (K + noise)^-1 holds the inverse variances of
+    every row given all the others, and its trace is cheap to estimate (`calibrated`).
 
     Attributes:
         problem: rows.
         hyperparameters: where.
         neighbours: k.
-        tree: over scaled features where those are few; otherwise every row is looked at.
-        sizes: (n,) deviations of the rows' targets, float32, for looking at every row.
+        landmarks: (r,) rows.
+        coordinates: (n, f) of the rows in that metric.
+        diagonal: (n,) variances of the rows' targets.
+        lower: (r, r) Cholesky factor of K + noise on the landmarks.
         shrinkage: what the other rows take away.
 
-    O(k³ + k² f) time a point and the search; memory in chunks.
+    O(k² (k + r + f) + r²) time a point and the search; memory in chunks.
     """
 
     problem: Problem
     hyperparameters: Hyperparameters
     neighbours: int
-    tree: cKDTree | None
-    sizes: Tensor
+    landmarks: Tensor
+    coordinates: Tensor
+    diagonal: Tensor
+    lower: Tensor
     shrinkage: Shrinkage = NONE
 
     @classmethod
@@ -90,17 +99,33 @@ class LocalPosterior:
         neighbours: int | None,
         shrinkage: Shrinkage = NONE,
     ) -> LocalPosterior:
-        """Plant the tree, if there is to be one."""
-        leaves = hyperparameters.kernel.program().leaves
-        tree = None
-        if len(leaves) == 1 and leaves[0].is_stationary:
-            z = leaves[0].scaled(problem.x)
-            tree = cKDTree(z.numpy()) if z.shape[1] <= TREE_FEATURES else None
+        """Pick landmarks, and factor K + noise on them.
+
+        Raises:
+            InputError: K + noise is not positive definite on them in double.
+        """
         wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
-        noise = hyperparameters.diagonal_noise(problem.fixed_noise)
-        sizes = (hyperparameters.kernel.diagonal(problem.x) + noise).sqrt().float()
-        sizes.clamp_min_(torch.finfo(torch.float32).tiny)
-        return cls(problem, hyperparameters, min(wanted, problem.rows), tree, sizes, shrinkage)
+        rank = min(LANDMARKS, automatic_rank(problem.rows, LANDMARK_BYTES))
+        operator = problem.operator(hyperparameters, "auto")
+        landmarks = partial_cholesky(operator, rank, None, Greedy(LARGEST_BLOCK)).pivots
+        inner = torch.as_tensor(operator.with_precision("double").rows(landmarks))[:, landmarks]
+        lower, failed = torch.linalg.cholesky_ex(inner)
+        if int(failed):
+            raise InputError("K + noise is not positive definite in double. Raise `noise_floor`.")
+        coordinates = metric(hyperparameters.kernel, problem.x)
+        diagonal = hyperparameters.kernel.diagonal(problem.x) + hyperparameters.diagonal_noise(
+            problem.fixed_noise
+        )
+        return cls(
+            problem,
+            hyperparameters,
+            min(wanted, problem.rows),
+            landmarks,
+            coordinates,
+            diagonal,
+            lower,
+            shrinkage,
+        )
 
     def calibrated(self, inverse_trace: float, nugget: Tensor, seed: int) -> LocalPosterior:
         """The same, scaled so that leave-one-out precisions agree on average with those of K.
@@ -137,12 +162,22 @@ class LocalPosterior:
             x: points.
             leave_out: (m,) a row that each point must not see: itself, in leave-one-out.
         """
-        variance, gap = torch.empty(len(x), dtype=torch.float64), torch.empty(len(x), dtype=torch.float64)
-        for some in self._chunks(len(x)):
-            out = None if leave_out is None else leave_out[some]
-            variance[some], gap[some] = self._conditional(x[some], self._nearest(x[some], out))
+        variance, half = self._latent(x, leave_out), self._latent(x, leave_out, self.neighbours // 2)
         shrunk = self.shrinkage(variance, self._prior(x))
+        gap = (half - variance).clamp_min(0.0)  # below zero it is round-off
+        if self.neighbours < 2 or self.problem.rows < 2:
+            gap = variance
         return shrunk, torch.maximum(gap * self.shrinkage.scale, variance - shrunk)
+
+    def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Residuals (m, q) of the targets of rows (m,), each given the others, and variances (m,)."""
+        x = self.problem.x[rows]
+        parts = [self._conditionals(x[some], rows[some]) for some in self._chunks(len(rows))]
+        deviations = torch.cat([part.deviations for part in parts])
+        residuals = torch.cat([part.residuals for part in parts]) * deviations[:, None]
+        prior, noise = self._prior(x), self.diagonal[rows] - self._prior(x)
+        latent = (deviations.square() - noise).clamp_min(0.0)
+        return residuals, self.shrinkage(latent, prior) + noise
 
     @torch.no_grad()
     def _prior(self, x: Tensor) -> Tensor:
@@ -150,96 +185,97 @@ class LocalPosterior:
         return self.hyperparameters.kernel.diagonal(x, white=False)
 
     def _chunks(self, points: int) -> Iterator[slice]:
-        """Points at a time."""
-        k = self.neighbours
-        size = max(1, LOCAL_BYTES // (8 * (k * k * 4 + self.problem.rows * (self.tree is None))))
+        """Points at a time: of each, its neighbours and what landmarks explain of them."""
+        columns = len(self.landmarks) + self.problem.x.shape[1]
+        size = max(1, LOCAL_BYTES // (16 * (self.neighbours + 1) * columns))
         return (slice(start, start + size) for start in range(0, points, size))
 
-    def _nearest(self, x: Tensor, leave_out: Tensor | None) -> Tensor:
-        """Rows (m, k), nearest first."""
-        k = self.neighbours
-        if leave_out is None:
-            return self._search(x, k)
-        # One more than wanted, for the row itself is among them; it goes to the end, and is cut off.
-        more = self._search(x, min(k + 1, self.problem.rows))
-        own = more == leave_out[:, None]
-        order = torch.argsort(own.to(torch.int8), dim=1, stable=True)
-        return more.gather(1, order)[:, : more.shape[1] - 1]
+    def _latent(self, x: Tensor, leave_out: Tensor | None, k: int | None = None) -> Tensor:
+        """Variances (m,) of f at points (m, d), given landmarks and the nearest rows."""
+        found = torch.empty(len(x), dtype=torch.float64)
+        for some in self._chunks(len(x)):
+            out = None if leave_out is None else leave_out[some]
+            part = self._conditionals(x[some], out, k)
+            found[some] = part.deviations.square() - self._noise(x[some], out)
+        return found.clamp_min_(0.0)  # round-off below zero is that of the subtraction
 
-    @torch.no_grad()
-    def _search(self, x: Tensor, k: int) -> Tensor:
-        if self.tree is not None:
-            leaf = self.hyperparameters.kernel.program().leaves[0]
-            workers = self.problem.threads or torch.get_num_threads()
-            z = leaf.scaled(x).numpy()
-            found = self.tree.query(z, k=np.arange(1, k + 1), workers=workers)[1]
-            return torch.from_numpy(found)
-        cross = self.problem.cross(self.hyperparameters, x, "single").to_dense()
-        return torch.topk(torch.as_tensor(cross).abs() / self.sizes, k, dim=1).indices
+    def _noise(self, x: Tensor, own: Tensor | None) -> Tensor:
+        """What variances (m,) have beside those of f, so that no small matrix is singular."""
+        if own is not None:
+            return self.diagonal[own] - self._prior(x)
+        return (self.diagonal - self._prior(self.problem.x)).min().expand(len(x))
 
-    def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Residuals (m, q) of the targets of rows (m,), each given its neighbours, and variances (m,)."""
-        centred = self.hyperparameters.centred(self.problem.y)
-        residuals, variances = torch.empty_like(centred[rows]), centred.new_empty(len(rows))
-        for some in self._chunks(len(rows)):
-            x, own = self.problem.x[rows[some]], rows[some]
-            near = self._nearest(x, own)
-            prior, factor, white = self._conditioned(x, near)
-            targets = torch.linalg.solve_triangular(factor, centred[near], upper=False)
-            residuals[some] = centred[own] - (white[:, :, None] * targets).sum(dim=1)
-            noise = self._nugget(own[:, None])[:, 0]
-            latent = (prior - white.square().sum(dim=1)).clamp_min(0.0)
-            variances[some] = self.shrinkage(latent, prior) + noise
-        return residuals, variances
+    def _conditionals(self, x: Tensor, own: Tensor | None, k: int | None = None) -> Conditionals:
+        """Points (m, d), with noise, given landmarks and the nearest rows.
 
-    def _conditional(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Variances of f at points (m, d) given rows (m, k), and what their second half took away."""
-        prior, _, white = self._conditioned(x, rows)
-        shares, half = white.square(), rows.shape[1] // 2
-        gap = shares[:, half:].sum(dim=1) if rows.shape[1] else prior
-        variance = prior - shares.sum(dim=1)
-        # Round-off below zero is that of the subtraction.
-        return variance.clamp_min(0.0), gap
+        A row that is a landmark has the other landmarks among its neighbours instead: it must not see itself.
 
-    @torch.no_grad()
-    def _conditioned(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Prior variances (m,) of points (m, d), the factors L (m, k, k) of rows (m, k), and L^-1 c (m, k).
-
-        c are the covariances of a point with its rows; the squares are what each takes from the variance.
+        Args:
+            x: points.
+            own: (m,) the row that each is, which it must not see, and whose target it has; None for points
+                that are no rows, and have no targets.
+            k: of the nearest rows; None for all that there are to be.
         """
-        prior = self.hyperparameters.kernel.diagonal(x, white=False)
-        inner, cross = self._covariances(x, rows)
-        own = self.hyperparameters.kernel.diagonal(self.problem.x[rows.reshape(-1)], white=False)
-        inner.diagonal(dim1=1, dim2=2).copy_(own.reshape(rows.shape) + self._nugget(rows))
-        factor = torch.linalg.cholesky(inner)
-        white = torch.linalg.solve_triangular(factor, cross[:, :, None], upper=False)[:, :, 0]
-        return prior, factor, white
+        members = self._nearest(x, own, self.neighbours if k is None else k)
+        if own is None:
+            return self._given(x, None, members, explained=True)
+        special = torch.isin(own, self.landmarks)
+        found = self._given(x[~special], own[~special], members[~special], explained=True)
+        if not bool(special.any()):
+            return found
+        others = self.landmarks.expand(int(special.sum()), -1)
+        others = torch.where(others == own[special, None], -1, others)
+        both = torch.cat([members[special], others], dim=1)
+        alone = self._given(x[special], own[special], both, explained=False)
+        residuals = found.residuals.new_empty(len(x), found.residuals.shape[1])
+        deviations = found.deviations.new_empty(len(x))
+        for which, part in ((~special, found), (special, alone)):
+            residuals[which], deviations[which] = part.residuals, part.deviations
+        return Conditionals(residuals, deviations, found.factor)
+
+    def _nearest(self, x: Tensor, own: Tensor | None, k: int) -> Tensor:
+        """Rows (m, k) that are no landmarks; -1 where there are fewer."""
+        problem = self.problem
+        other = torch.ones(problem.rows, dtype=torch.bool)
+        other[self.landmarks] = False
+        numbers = other.nonzero()[:, 0]
+        if own is None:
+            queries, at = metric(self.hyperparameters.kernel, x), torch.full((len(x),), -1)
+        else:
+            queries, at = self.coordinates[own], torch.where(other[own], torch.cumsum(other, 0)[own] - 1, -1)
+        backend = get_backend(problem.backend, x.device)
+        search = NearestSearch(self.coordinates[numbers], queries, at)
+        found = backend.nearest(search, min(k, len(numbers)), threads=problem.threads)
+        return torch.where(found >= 0, numbers[found.clamp_min(0)] if len(numbers) else found, -1)
 
     @torch.no_grad()
-    def _nugget(self, rows: Tensor) -> Tensor:
-        """Noise and White of rows (m, k)."""
-        kernel, x = self.hyperparameters.kernel, self.problem.x[rows.reshape(-1)]
-        white = (kernel.diagonal(x) - kernel.diagonal(x, white=False)).reshape(rows.shape)
-        noise = self.hyperparameters.diagonal_noise(self.problem.fixed_noise)
-        return white + (noise[rows] if noise.ndim else noise)
-
-    def _covariances(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Covariances among the rows (m, k, k), and of the point with them (m, k)."""
-        program = self.hyperparameters.kernel.program()
-        m, k = rows.shape
-        inner, cross = [], []
-        for leaf in program.leaves:
-            z = leaf.scaled(self.problem.x[rows.reshape(-1)])
-            z = z.reshape(m, k, z.shape[1])
-            own = leaf.scaled(x)[:, None]
-            if not leaf.is_stationary:
-                inner.append(z @ z.mT)
-                cross.append((z @ own.mT)[:, :, 0])
-                continue
-            z = z - own  # relative to the point: neighbours are close, so nothing cancels
-            norms = z.square().sum(dim=2)
-            squared = torch.baddbmm(norms[:, None, :], z, z.mT, alpha=-2.0).add_(norms[:, :, None])
-            inner.append(leaf.covariance(squared.clamp_min_(0.0)))
-            cross.append(leaf.covariance(norms))
-        # A kernel without leaves is one number, seen many times.
-        return program.evaluate(inner, (m, k, k)).clone(), program.evaluate(cross, (m, k))
+    def _given(self, x: Tensor, own: Tensor | None, members: Tensor, explained: bool) -> Conditionals:
+        """Points (m, d) given members (m, k), and landmarks first where they are to explain."""
+        problem, m = self.problem, len(x)
+        used, at = torch.unique(members, return_inverse=True)
+        absent = int((used < 0).sum())  # -1 comes first
+        used, at = used[absent:], torch.where(members >= 0, at - absent, -1)
+        targets = self.hyperparameters.centred(problem.y)
+        wanted = targets[own] if own is not None else targets.new_zeros(m, targets.shape[1])
+        points, values = torch.cat([problem.x[used], x]), torch.cat([targets[used], wanted])
+        known = None
+        if explained and len(self.landmarks):
+            cross = problem.cross(self.hyperparameters, points, "double", rows=self.landmarks).to_dense()
+            known = torch.linalg.solve_triangular(self.lower, torch.as_tensor(cross).T, upper=False).T
+            known = known.contiguous()
+            white = torch.linalg.solve_triangular(self.lower, targets[self.landmarks], upper=False)
+            values = values - known @ white
+        of = Neighbourhoods(
+            points,
+            torch.arange(len(used), len(points)),
+            at,
+            torch.cat([self.diagonal[used], self._prior(x) + self._noise(x, own)]),
+            values,
+            known,
+        )
+        kernel, double = self.hyperparameters.kernel, Precision.resolve("double")
+        backend = get_backend(problem.backend, x.device)
+        found = backend.conditionals(kernel, of, precision=double, threads=problem.threads)
+        if bool(found.deviations.isnan().any()):
+            raise InputError("K + noise is not positive definite in double. Raise `noise_floor`.")
+        return found

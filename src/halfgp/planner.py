@@ -19,13 +19,14 @@ from halfgp.errors import MemoryLimitError
 from halfgp.kernels import Matern
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
+from halfgp.preconditioners.automatic import BYTES_OF_NEIGHBOURS, landmarks_within
 from halfgp.preconditioners.base import MEMORY as PRECONDITIONER_BYTES
 from halfgp.preconditioners.base import automatic_rank
 from halfgp.settings import Settings, as_bytes
 from halfgp.solvers.reorthogonalise import MEMORY as BASIS_BYTES
 from halfgp.threads import torch_threads
 
-ROUTES = ("double factor", "single factor", "low rank")  # to the weights; see `routes`
+ROUTES = ("double factor", "single factor", "products")  # to the weights; see `routes`
 CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes half a second there
 DOUBLE_ROWS = 6000  # up to so many rows a dense factor in double takes a second or two
 FACTOR_ROWS = 16_384  # beyond, a dense factor for the variances takes longer than everything else
@@ -34,7 +35,8 @@ ITERATIONS = 100  # of a solve, as on the real sets at the tolerances of the def
 PROBES = 2  # beside the targets in the last solve: the error of the trace of the inverse is √(2 / (2 n))
 RESIDENT = 450 * 10**6  # of Python with torch and what else is imported, before any rows
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
-FINAL_ITERATIONS = 200  # of the last solve, by low rank and to a tolerance that deviations set
+FINAL_ITERATIONS = 60  # of the last solve, to a tolerance that deviations set
+BUILDING = 8  # passes that a preconditioner takes to build
 EVALUATIONS = 30  # of the likelihood in the exact stage, or of a subset's
 NEIGHBOUR_ROWS, NEIGHBOURS = 4000, 60  # whose densities training takes, each given so many rows
 NEIGHBOUR_EVALUATIONS = 60  # of those
@@ -122,10 +124,9 @@ def routes(method: str, variance: str, rows: int, memory_limit: int | None) -> t
     """Ways to the weights, in the order in which they are tried: the first that is exact enough is taken.
 
     A factor in double is exact for whatever can be had at all, and takes n³/3 multiply-adds in double. One
-    in single takes half of that and a few products, and serves where rounding is small beside the noise;
-    low rank takes products alone, and serves where what it leaves out is not much above the noise. Both
-    are followed by a factor in double where memory allows it. Without that, low rank stands behind a factor
-    in single: its local variances do not suffer from rounding.
+    in single takes half of that and a few products, and serves where rounding is small beside the noise.
+    Products with K, and a preconditioner, serve nearly everywhere, with variances from the nearest rows.
+    They stand behind a factor in single, and a factor in double behind both, where memory allows it.
 
     Args:
         method: "cholesky" or "cg".
@@ -138,8 +139,8 @@ def routes(method: str, variance: str, rows: int, memory_limit: int | None) -> t
     if method == "cholesky":
         return ("double factor",)
     if choose_variance(variance, rows, memory_limit) == "local":
-        return ("low rank", *last)
-    return last if last and rows <= DOUBLE_ROWS else ("single factor", *(last or ("low rank",)))
+        return ("products", *last)
+    return last if last and rows <= DOUBLE_ROWS else ("single factor", "products", *last)
 
 
 def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Plan:
@@ -158,7 +159,7 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             rank = automatic_rank(rows, PRECONDITIONER_BYTES) if settings.rank is None else settings.rank
             memory = max(memory, solve_bytes(rows, targets + settings.probes, iterations, rank))
         # With a factor, a product or two tell how exact it is.
-        final = FINAL_ITERATIONS if variance == "local" else 2
+        final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
         passes = settings.steps * (iterations // 2 + 3) + final
         seconds = passes * rows**2 / entry_rate(features, settings.threads)
         if subset and settings.subset_iterations:
@@ -170,8 +171,14 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             # looked at come on top; single takes half of it.
             seconds += dense_seconds(rows, settings.threads) * (0.5 if double else 0.25)
         else:
-            rank = final_rank(rows, limit) if settings.rank is None else settings.rank
-            memory = max(memory, LOCAL_BYTES, solve_bytes(rows, targets + PROBES, 2 * ITERATIONS, rank))
+            if settings.preconditioner == "auto" and settings.rank is None:
+                landmarks = landmarks_within(rows, preconditioner_bytes(limit))
+                built = rows * (16 * landmarks + BYTES_OF_NEIGHBOURS)
+                needed = solve_bytes(rows, targets + PROBES, ITERATIONS, 0) + built
+            else:
+                rank = final_rank(rows, limit) if settings.rank is None else settings.rank
+                needed = solve_bytes(rows, targets + PROBES, 2 * ITERATIONS, rank)
+            memory = max(memory, LOCAL_BYTES, needed)
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
     return Plan(rows, features, method, variance, memory, limit or physical_memory(), passes, seconds)
 
@@ -242,13 +249,18 @@ def solve_bytes(rows: int, columns: int, iterations: int, rank: int) -> int:
     return basis + rows * columns * 8 * 15 + 24 * rows * min(rank, rows)
 
 
+def preconditioner_bytes(memory_limit: int | None) -> int:
+    """What a preconditioner may take: a quarter of what there is."""
+    return PRECONDITIONER_BYTES if memory_limit is None else min(PRECONDITIONER_BYTES, memory_limit // 4)
+
+
 def final_rank(rows: int, memory_limit: int | None) -> int:
     """Of the preconditioner of the last solve, which has the tightest tolerance: 5 √n where memory allows.
 
     On kin40k (36,000 rows, noise 2e-4, 3e-3) rank 1,000 takes 126 passes where that of training, 300, takes
     295; to build it costs some ten of them.
     """
-    memory = PRECONDITIONER_BYTES if memory_limit is None else min(PRECONDITIONER_BYTES, memory_limit // 4)
+    memory = preconditioner_bytes(memory_limit)
     return max(1, min(rows, 5 * math.isqrt(rows), memory // (24 * max(rows, 1))))
 
 

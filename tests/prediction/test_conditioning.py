@@ -20,7 +20,7 @@ FACTORS = ("single factor", "double factor")
 # What single and a rank of 60 can do: the others may raise, for the next route to be taken.
 DONE = {
     "single factor": ("smooth, some", "rough, little", "roughest, least", "smoother, much"),
-    "low rank": ("smooth, little noise", "smooth, some", "rough, little", "smoother, much"),
+    "products": ("smooth, little noise", "smooth, some", "rough, little", "smoother, much"),
 }
 # Smooth and rough kernels, with noise down to where single cannot hold the matrix.
 CASES = {
@@ -81,7 +81,7 @@ def each_case_by(*routes):
     return pytest.mark.parametrize("solved", pairs, ids=" by ".join, indirect=True)
 
 
-@each_case_by(*FACTORS, "low rank")
+@each_case_by(*FACTORS, "products")
 def test_a_solve_goes_on_until_its_error_is_small_and_tells_it(solved):
     """Of the predictive deviation a tenth, in 99 % of the rows; at hardly any is the estimate short by 3."""
     found, point, new, book = solved
@@ -105,7 +105,7 @@ def test_variances_of_a_factor_hold_or_another_route_is_taken(solved):
     assert float((3.0 * told.variance_error < error).double().mean()) <= 0.01
 
 
-@each_case_by(*FACTORS, "low rank")
+@each_case_by(*FACTORS, "products")
 def test_the_likelihood_is_within_its_error(solved):
     found, point, _, book = solved
     value, error = found.log_marginal_likelihood()
@@ -119,7 +119,7 @@ def test_a_route_that_does_not_do_is_left_for_the_next(monkeypatch):
     by(monkeypatch, "single factor", "double factor")
     point, problem, *_ = case("smooth, less")
     assert condition(problem, point, how()).equations.route == "double factor"
-    by(monkeypatch, "low rank", "double factor")
+    by(monkeypatch, "products", "double factor")
     point, problem, new, book = case("smoother, hardly any")
     found = condition(problem, point, how(max_iterations=3))
     assert found.equations.route == "double factor"
@@ -127,7 +127,7 @@ def test_a_route_that_does_not_do_is_left_for_the_next(monkeypatch):
 
 
 def test_where_nothing_does_it_raises_with_the_remedy(monkeypatch):
-    by(monkeypatch, "low rank")
+    by(monkeypatch, "products")
     point, problem, *_ = case("smoother, hardly any")
     remedy = rf"{N} rows left .* deviations.*`noise_floor`.*unsolved=\"warn\""
     with pytest.raises(UnsolvedError, match=remedy):
@@ -135,7 +135,7 @@ def test_where_nothing_does_it_raises_with_the_remedy(monkeypatch):
 
 
 def test_who_insists_is_told_with_every_prediction_and_deviations_include_the_error(monkeypatch):
-    by(monkeypatch, "low rank")
+    by(monkeypatch, "products")
     point, problem, new, book = case("smoother, hardly any")
     with pytest.warns(UnsolvedWarning, match=f"{N} rows left"):
         found = condition(problem, point, how(max_iterations=3, unsolved="warn"))
@@ -159,7 +159,7 @@ def test_who_insists_is_told_with_every_prediction_and_deviations_include_the_er
 
 def test_calibration_asks_for_as_exact_a_solve_as_its_deviations_need(monkeypatch):
     """Targets that the kernel explains far better than it thinks have small deviations in the end."""
-    by(monkeypatch, "low rank")
+    by(monkeypatch, "products")
     x = points(600, 2)
     y = targets(x, noise=1e-4)
     point = at(1.0 * Matern(1.5, 3.0), noise=1e-2)
@@ -256,7 +256,7 @@ def test_passes_of_all_rounds_and_routes_are_counted(calibrate, monkeypatch):
         return found
 
     monkeypatch.setattr(halfgp.prediction.conditioning, "cg", counting)
-    by(monkeypatch, "low rank", "double factor")
+    by(monkeypatch, "products", "double factor")
     point, problem, *_ = case("smoother, hardly any")
     found = condition(problem, point, how(max_iterations=3, calibrate=calibrate))
     assert len(counted) > 1

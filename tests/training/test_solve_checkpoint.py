@@ -178,7 +178,7 @@ def test_what_was_not_solved_is_not_solved_again_for_who_insists(
     always = partial(SolveCheckpoint, interval=0.0, share=float("inf"))
     monkeypatch.setattr(halfgp.training.checkpoint, "SolveCheckpoint", always)
     path, first, second = tmp_path / "c", Watcher(), Watcher()
-    monkeypatch.setattr("halfgp.prediction.conditioning.routes", lambda *arguments: ("low rank",))
+    monkeypatch.setattr("halfgp.prediction.conditioning.routes", lambda *arguments: ("products",))
     short = {"test_max_iterations": 12}
     with pytest.raises(UnsolvedError):
         fit(path, first, **short)

@@ -64,6 +64,10 @@ def _from_3(stored: Stored) -> Stored:
     header["posterior"] = {"kind": "exact", "accuracy": accuracy, "solve": solve}
     if accuracy == {}:  # of the first format
         header["posterior"] = {"kind": "exact, to be solved again"}
+    report = dict(typed(header["report"], "report", dict))
+    if report.get("route") == "low rank":  # of the preconditioner that there was
+        report["route"] = "products"
+    header["report"] = report
     return replace(stored, header=header)
 
 

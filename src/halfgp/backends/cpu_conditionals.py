@@ -85,6 +85,8 @@ def _described(program: Program, features: list[Tensor], single: bool) -> _cpu.P
 def _padded(explained: Tensor) -> Tensor:
     """With columns of zeros up to whole vectors."""
     n, r = explained.shape
+    if r % _cpu.LANDMARKS == 0:
+        return explained.contiguous()
     padded = explained.new_zeros(n, -(-r // _cpu.LANDMARKS) * _cpu.LANDMARKS)
     padded[:, :r] = explained
     return padded

@@ -22,7 +22,7 @@ class FitReport:
         steps: evaluations of the likelihood.
         passes: over K, of training and the final solve.
         residual: true relative residual of the final solve.
-        route: to its solution: "double factor", "single factor" or "low rank".
+        route: to its solution: "double factor", "single factor" or "products".
         error: that it leaves in means, in predictive deviations: 99 % of rows are below, by an estimate.
         solved: whether that is small enough.
         scale: what leave-one-out residuals on all rows multiplied outputscale and noise by.

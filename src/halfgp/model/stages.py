@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from halfgp.planner import final_rank
+from halfgp.planner import final_rank, preconditioner_bytes
+from halfgp.preconditioners.automatic import landmarks_within
 from halfgp.prediction import Conditioning
 from halfgp.settings import Settings, as_bytes
 from halfgp.training import Training
@@ -31,7 +32,11 @@ def training_of(settings: Settings) -> Training:
 
 def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool = False) -> Conditioning:
     """What of the settings is about the last solve and variances."""
-    rank = final_rank(rows, as_bytes(settings.memory_limit))
+    # The automatic preconditioner has a rule of its own for its rank, but for what memory allows.
+    limit, by_rule = as_bytes(settings.memory_limit), settings.preconditioner == "auto"
+    rank = final_rank(rows, limit)
+    if by_rule:
+        rank = None if limit is None else landmarks_within(rows, preconditioner_bytes(limit))
     return Conditioning(
         method=method,
         tol=settings.test_tol,

@@ -14,6 +14,7 @@ from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbour
 
 NEIGHBOURS = 50
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
+BYTES_OF_NEIGHBOURS = 64 * NEIGHBOURS  # of a row: members, entries, and the factor by rows and by columns
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class AutomaticPreconditioner:
     def build(self, operator: Any) -> LowRankPlusNoise | LandmarksAndNeighbours:
         """The preconditioner of a square operator with noise."""
         n = operator.diagonal().shape[0]
-        first = automatic_rank(n, self.memory) if self.rank is None else min(self.rank, n)
+        first = landmarks_within(n, self.memory) if self.rank is None else min(self.rank, n)
         found = partial_cholesky(operator, first, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
         most = min(n, 5 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
         if not isinstance(operator, KernelOperator) or expected(found, most) <= 1.0:
@@ -50,6 +51,13 @@ class AutomaticPreconditioner:
                 found = partial_cholesky(operator, most, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
             return found.low_rank_plus_noise()
         return conditioned_on(operator, found.pivots, self.neighbours, self.seed)
+
+
+def landmarks_within(n: int, memory: int) -> int:
+    """How many landmarks of n rows fit into so many bytes beside neighbours; whole vectors of the engine."""
+    left = max(memory - BYTES_OF_NEIGHBOURS * n, 0)
+    count = automatic_rank(n, left // 2)  # held twice while they are built
+    return max(count - count % 8, min(n, 8))
 
 
 def excess(found: PartialCholesky) -> float:

@@ -18,6 +18,8 @@ from halfgp.precision import Precision
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 
+CHUNK = 4096  # rows at a time
+
 
 @dataclass(frozen=True)
 class SparseInverseCholesky:
@@ -187,5 +189,8 @@ def _landmark_part(operator: KernelOperator, landmarks: Tensor, others: Tensor) 
     lower, failed = torch.linalg.cholesky_ex(rows[:, landmarks])
     if int(failed):
         raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
-    explained = torch.linalg.solve_triangular(lower, rows[:, others], upper=False)
-    return lower, explained.T.contiguous()
+    explained = rows.new_empty(len(others), len(landmarks))
+    for start in range(0, len(others), CHUNK):  # so that it is in memory twice at the most
+        some = slice(start, start + CHUNK)
+        explained[some] = torch.linalg.solve_triangular(lower, rows[:, others[some]], upper=False).T
+    return lower, explained

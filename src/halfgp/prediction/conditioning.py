@@ -106,6 +106,9 @@ def condition(
     spent: Counter[str] = Counter()
     for route in ways:
         equations = Equations(problem, hyperparameters, route, conditioning.recipe)
+        if route != ways[-1] and not equations.is_told_from_rounding:
+            logger.info("by %s: the noise is below the rounding of its format", route)
+            continue
         try:
             way = _Route(equations, conditioning, observe, checkpoint, spent)
             found = way.follow(start, last=route == ways[-1])
@@ -257,8 +260,13 @@ class _Route:
         )
 
     def _residuals(self, b: Tensor, error_tol: Tensor) -> list[float]:
-        """Relative residuals (q,) at which what rows are off by is as small beside their deviations."""
-        deviation = float(self._deviations.square().mean().sqrt())
+        """Relative residuals (q,) at which what rows are off by is as small beside their deviations.
+
+        In 99 % of the rows: where deviations differ much, those of the smallest ask for more than the mean.
+        """
+        normal = torch.special.ndtri(0.5 + (torch.arange(64, dtype=torch.float64) + 0.5) / 128)
+        shares = normal[:, None] / self._deviations
+        deviation = NORMAL / float(shares.quantile(QUANTILE))
         sizes = b.square().mean(dim=0).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
         wanted: list[float] = (error_tol * deviation / sizes).clamp_max(self._conditioning.tol).tolist()
         return wanted

@@ -1,7 +1,8 @@
-"""(K + noise) w = b on the rows of a model, and what solves it: a dense factor, or products and low rank."""
+"""(K + noise) w = b on the rows of a model, and what solves it: a dense factor, or products with it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.lazy import Lazy
 from halfgp.problem import Problem
 
+SAMPLED_ROWS = 64  # that tell how entries are rounded
 FORMATS = {"double factor": torch.float64, "single factor": torch.float32}
 
 
@@ -26,7 +28,7 @@ class Equations(Lazy):
     Attributes:
         problem: rows.
         hyperparameters: where.
-        route: "double factor", "single factor" or "low rank"; see `planner.routes`.
+        route: "double factor", "single factor" or "products"; see `planner.routes`.
         recipe: of the preconditioner without a factor; None for the default one.
     """
 
@@ -56,6 +58,20 @@ class Equations(Lazy):
             return None
         point, scale = self.hyperparameters.normalised()
         return CholeskyFactor.build(self.problem.operator(point, self.precision), FORMATS[self.route], scale)
+
+    @property
+    def is_told_from_rounding(self) -> bool:
+        """Whether rounding in the format of a factor is below the noise, without which there would be none.
+
+        The norm of what rounds is about 2 √n times the root mean square of an entry, seen in a few rows.
+        """
+        if self.route != "single factor":
+            return True
+        rows = self.problem.some_rows(SAMPLED_ROWS, 0)
+        exact = torch.as_tensor(self.operator.with_precision("double").rows(rows))
+        error = torch.as_tensor(self.operator.rows(rows)).double() - exact
+        norm = 2.0 * math.sqrt(self.problem.rows) * float(error.square().mean().sqrt())
+        return norm < float(self.operator.nugget.min())
 
     @cached_property
     def preconditioner(self) -> Preconditioner:

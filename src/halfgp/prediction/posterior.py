@@ -89,7 +89,7 @@ class ExactPosterior(Lazy):
         """How it came about."""
         return Outcome(
             route=self.equations.route,
-            variance="local" if self.equations.route == "low rank" else "cholesky",
+            variance="local" if self.equations.route == "products" else "cholesky",
             passes=self.solve.passes,
             residual=float(torch.as_tensor(self.solve.residual_norms).max()),
             error=self.accuracy.share,

@@ -18,7 +18,7 @@ TRAINING = {"cholesky": "exact, by Cholesky in double", "cg": "on a subset, then
 ROUTES = {
     "double factor": "by a dense factor in double",
     "single factor": "by conjugate gradients and a dense factor in single",
-    "low rank": "by conjugate gradients, matrix-free",
+    "products": "by conjugate gradients, matrix-free",
 }
 CHEAP_ROWS = 3000  # up to so many, predictions without each row take about a second
 KERNELS = {

@@ -50,7 +50,5 @@ class Training:
     def recipe(self, automatic: int | None = None) -> PreconditionerConfig | None:
         """The preconditioner to build in every step, or with a rank of its own where that is automatic."""
         if isinstance(self.preconditioner, str):
-            # The automatic one has a rule of its own for its rank.
-            by_rule = self.rank is None and self.preconditioner != "auto"
-            return recipe_named(self.preconditioner, automatic if by_rule else self.rank)
+            return recipe_named(self.preconditioner, automatic if self.rank is None else self.rank)
         return self.preconditioner
