@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -106,7 +107,7 @@ class LocalPosterior:
         """
         wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
         rank = min(LANDMARKS, automatic_rank(problem.rows, LANDMARK_BYTES))
-        operator = problem.operator(hyperparameters, "auto")
+        operator: Any = problem.operator(hyperparameters, "auto")
         landmarks = partial_cholesky(operator, rank, None, Greedy(LARGEST_BLOCK)).pivots
         inner = torch.as_tensor(operator.with_precision("double").rows(landmarks))[:, landmarks]
         lower, failed = torch.linalg.cholesky_ex(inner)

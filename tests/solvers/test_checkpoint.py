@@ -18,7 +18,7 @@ from solvers.systems import columns, kernel_operator, smooth_operator, with_spec
 import halfgp.solvers
 import halfgp.solvers.checkpoint
 import halfgp.solvers.reorthogonalise
-from halfgp import PivotedCholesky, SolveCheckpoint, SolveResult, cg
+from halfgp import PivotedCholesky, SolveCheckpoint, SolveResult, SparseInverseCholesky, cg
 from halfgp.errors import FileError
 from halfgp.persistence import write_file
 from halfgp.solvers import Status
@@ -60,6 +60,13 @@ def with_errors(**options: Any) -> SolveResult:
         warn=False,
         **options,
     )
+
+
+def by_neighbours(**options: Any) -> SolveResult:
+    """With a preconditioner that may be above the matrix, of which Ritz values tell how far."""
+    operator, b = kernel_operator(150, noise=1e-5, precision="single"), uneven(150)
+    how = {"preconditioner": SparseInverseCholesky(4), "error_tol": [1e-3, 1e-4, 1e-3, math.inf, 1e-5]}
+    return cg(operator, b, warn=False, **how, **options)
 
 
 def replacing(**options: Any) -> SolveResult:
@@ -106,7 +113,17 @@ def short_of(**options: Any) -> SolveResult:
 
 
 SOLVES = [
-    *(climbing, dropping, with_errors, replacing, forgetful, plain, known_by_products, papers_stable),
+    *(
+        climbing,
+        dropping,
+        with_errors,
+        by_neighbours,
+        replacing,
+        forgetful,
+        plain,
+        known_by_products,
+        papers_stable,
+    ),
     *(papers_standard, indefinite, short_of),
 ]
 

@@ -8,10 +8,9 @@ import torch
 from solvers.systems import columns, kernel_operator, true_relative, with_spectrum
 
 from halfgp import RBF, KernelOperator
-from halfgp.errors import InputError
+from halfgp.errors import ConvergenceWarning, InputError
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.solvers import (
-    ConvergenceWarning,
     Status,
     alternating_projection,
     cg,

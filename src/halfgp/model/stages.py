@@ -34,9 +34,8 @@ def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool 
     """What of the settings is about the last solve and variances."""
     # The automatic preconditioner has a rule of its own for its rank, but for what memory allows.
     limit, by_rule = as_bytes(settings.memory_limit), settings.preconditioner == "auto"
-    rank = final_rank(rows, limit)
-    if by_rule:
-        rank = None if limit is None else landmarks_within(rows, preconditioner_bytes(limit))
+    allowed = None if limit is None else landmarks_within(rows, preconditioner_bytes(limit))
+    rank = allowed if by_rule else final_rank(rows, limit)
     return Conditioning(
         method=method,
         tol=settings.test_tol,
