@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from halfgp import RBF, KernelOperator
 
-N, D, T = 20_000, 9, 11
+D, T = 9, 11
 LENGTHSCALE = D**0.5
 
 
@@ -39,13 +40,16 @@ def best_of(run: Callable[[], Tensor], times: int) -> tuple[float, Tensor]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", default=20_000, type=int, help="points")
+    n = parser.parse_args().rows
     generator = torch.Generator().manual_seed(0)
-    x, v = torch.randn(N, D, generator=generator), torch.randn(N, T, generator=generator)
-    rows = torch.randperm(N, generator=generator)[:500]
+    x, v = torch.randn(n, D, generator=generator), torch.randn(n, T, generator=generator)
+    rows = torch.randperm(n, generator=generator)[:500]
     kernel = RBF(lengthscale=LENGTHSCALE)
     truth = kernel(x[rows].double(), x.double()) @ v.double()
 
-    table = Table(title=f"K V: RBF, N = {N:,}, d = {D}, t = {T}", title_justify="left")
+    table = Table(title=f"K V: RBF, N = {n:,}, d = {D}, t = {T}", title_justify="left")
     for heading in ("", "seconds", "10⁹ entries/s", "speed-up", "relative error"):
         table.add_column(heading, justify="left" if not heading else "right")
     baseline, product = best_of(lambda: torch_chunks(x, v), 3)
@@ -55,7 +59,7 @@ def main() -> None:
         seconds[f"halfgp, {precision} ({operator.backend})"] = best_of(lambda op=operator: op @ v, 5)
     for name, (taken, product) in seconds.items():
         error = float((product[rows].double() - truth).norm() / truth.norm())
-        rate, speed_up = N**2 / taken / 1e9, baseline / taken
+        rate, speed_up = n**2 / taken / 1e9, baseline / taken
         table.add_row(name, f"{taken:.3f}", f"{rate:.2f}", f"{speed_up:.1f}x", f"{error:.1e}")
     Console().print(table)
 
