@@ -27,6 +27,7 @@ from halfgp import (
     Overall,
     PivotedCholesky,
     Precision,
+    SparseInverseCholesky,
     White,
 )
 from halfgp.archive import load_model, save_model
@@ -80,6 +81,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "mean": "zero",
         "progress": True,
     },
+    "neighbours": {**CG, "preconditioner": SparseInverseCholesky(neighbours=5, landmarks=3, seed=2)},
     "every other": {**CG, "priors": None, "preconditioner": Nystrom(rank=9, seed=2), "rank": 3, "threads": 1},
 }
 

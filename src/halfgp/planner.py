@@ -29,7 +29,7 @@ from halfgp.threads import torch_threads
 ROUTES = ("double factor", "single factor", "products")  # to the weights; see `routes`
 CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes half a second there
 DOUBLE_ROWS = 6000  # up to so many rows a dense factor in double takes a second or two
-FACTOR_ROWS = 16_384  # beyond, a dense factor for the variances takes longer than everything else
+FACTOR_ROWS = 10_000  # beyond, a dense factor for the variances takes longer than everything else
 FACTOR_BYTES = 2**32  # memory for it without a `memory_limit`
 ITERATIONS = 100  # of a solve, as on the real sets at the tolerances of the defaults
 PROBES = 2  # beside the targets in the last solve: the error of the trace of the inverse is √(2 / (2 n))

@@ -11,12 +11,12 @@ from halfgp.json_values import as_plain, dataclass_from, field_from, object_from
 from halfgp.kernel_json import kernel_from_spec, kernel_to_spec
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
-from halfgp.preconditioners.recipes import RECIPES as NAMED_RECIPES
+from halfgp.preconditioners.recipes import CLASSES
 from halfgp.priors import Gamma, LogNormal, Overall, Prior
 from halfgp.settings import Settings, as_bytes
 
 # The only recipes and priors that a file can name: nothing is imported or looked up by a name in a file.
-RECIPES: dict[str, type[Any]] = {cls.__name__: cls for cls in NAMED_RECIPES.values()}
+RECIPES: dict[str, type[Any]] = {cls.__name__: cls for cls in CLASSES}
 DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
 # What belongs to a fit or to a screen, not to a model.
 NOT_STORED = ("checkpoint", "progress")

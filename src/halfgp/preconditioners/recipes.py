@@ -9,6 +9,7 @@ from halfgp.preconditioners.base import PreconditionerConfig
 from halfgp.preconditioners.nystrom import Nystrom
 from halfgp.preconditioners.pivoted_cholesky import PivotedCholesky
 from halfgp.preconditioners.randomly_pivoted import RandomlyPivotedCholesky
+from halfgp.preconditioners.sparse_inverse_cholesky import SparseInverseCholesky
 
 RECIPES: dict[str, type[Any]] = {
     "auto": AutomaticPreconditioner,
@@ -16,6 +17,8 @@ RECIPES: dict[str, type[Any]] = {
     "randomly_pivoted_cholesky": RandomlyPivotedCholesky,
     "nystrom": Nystrom,
 }
+# All that files know: those with a name, and what has more than a rank to it.
+CLASSES: tuple[type[Any], ...] = (*RECIPES.values(), SparseInverseCholesky)
 
 
 def recipe_named(name: str, rank: int | None) -> PreconditionerConfig:
