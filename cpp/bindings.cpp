@@ -27,6 +27,15 @@ using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Table = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+// Row-major, column-major, or a part of such: a product takes vectors as they lie.
+template <class T>
+using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+
+template <class T>
+Columns<T> columns_of(const Strided<T>& table) {
+  return {table.data(), static_cast<int>(table.shape(1)), table.stride(0), table.stride(1)};
+}
+
 const Target& target_named(const std::string& name) {
   const Target* target = find_target(name);
   if (!target) throw nb::value_error(("this machine has no instruction set " + name).c_str());
@@ -123,10 +132,8 @@ template <class U>
 void bind_scalar_type(nb::class_<KernelMatrix>& matrix) {
   matrix.def(
       "product",
-      [](const KernelMatrix& self, Table<const U> v, Vector<const double> diagonal, Table<U> out, int threads) {
-        run(threads, [&](const Execution& execution) {
-          self.product(v.data(), static_cast<int>(v.shape(1)), diagonal.data(), out.data(), execution);
-        });
+      [](const KernelMatrix& self, Strided<const U> v, Vector<const double> diagonal, Strided<U> out, int threads) {
+        run(threads, [&](const Execution& execution) { self.product(columns_of(v), diagonal.data(), columns_of(out), execution); });
       },
       nb::arg("v").noconvert(), nb::arg("diagonal"), nb::arg("out").noconvert(), nb::arg("threads"));
   matrix.def(

@@ -77,7 +77,8 @@ void serve_product(const KernelMatrix& matrix, std::size_t rows, const Execution
   const auto vectors = receive_many<U>();
   const auto diagonal = receive_many<double>();
   std::vector<U> results(rows * static_cast<std::size_t>(count));
-  matrix.product(vectors.data(), count, diagonal.data(), results.data(), execution);
+  matrix.product(Columns<const U>{vectors.data(), count, count, 1}, diagonal.data(),
+                 Columns<U>{results.data(), count, count, 1}, execution);
   send(results);
 }
 

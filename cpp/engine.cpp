@@ -43,14 +43,14 @@ Tile KernelMatrix::tile(const Program& program, std::int64_t row, std::int64_t c
           square() && row == column, stored, stored_format_};
 }
 
-Memory KernelMatrix::pack(const void* vectors, bool vectors_single, int count, const Points& points) const {
+template <class U>
+Memory KernelMatrix::pack(const Columns<const U>& vectors, const Points& points) const {
+  const int count = vectors.count;
   Memory panel = Memory::zeroed(static_cast<std::size_t>(points.blocks()) * kBlock * count * width());
-  const auto* f = static_cast<const float*>(vectors);
-  const auto* d = static_cast<const double*>(vectors);
   if (single_)
-    vectors_single ? pack_panel(f, count, points, 0, count, panel.as<float>()) : pack_panel(d, count, points, 0, count, panel.as<float>());
+    pack_panel(vectors, points, 0, count, panel.as<float>());
   else
-    vectors_single ? pack_panel(f, count, points, 0, count, panel.as<double>()) : pack_panel(d, count, points, 0, count, panel.as<double>());
+    pack_panel(vectors, points, 0, count, panel.as<double>());
   return panel;
 }
 
@@ -69,21 +69,23 @@ Execution KernelMatrix::sized(const Execution& execution, std::int64_t work) con
 }
 
 template <class U>
-void KernelMatrix::product(const U* vectors, int count, const double* diagonal, U* results, const Execution& execution) const {
+void KernelMatrix::product(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results,
+                           const Execution& execution) const {
   const Execution sized = this->sized(execution, rows_->count() * columns().count());
   if (square())
-    square_product(vectors, count, diagonal, results, sized);
+    square_product(vectors, diagonal, results, sized);
   else
-    rectangular_product(vectors, count, results, sized);
+    rectangular_product(vectors, results, sized);
 }
 
 // Each pair of blocks is evaluated once and multiplies both blocks' vectors.
 template <class U>
-void KernelMatrix::square_product(const U* vectors, int count, const double* diagonal, U* results,
+void KernelMatrix::square_product(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results,
                                   const Execution& execution) const {
+  const int count = vectors.count;
   const Program program = program_.view();
   const std::size_t panel = static_cast<std::size_t>(kBlock) * count, bytes = panel * width();
-  const Memory packed = pack(vectors, sizeof(U) == 4, count, *rows_);
+  const Memory packed = pack(vectors, *rows_);
   Memory sums = Memory::zeroed(static_cast<std::size_t>(rows_->blocks()) * panel * sizeof(double));
   std::vector<Memory> scratches = scratch(program, execution), parts;
   for (int worker = 0; worker < execution.threads; ++worker) parts.emplace_back(2 * bytes);
@@ -109,8 +111,8 @@ void KernelMatrix::square_product(const U* vectors, int count, const double* dia
     const double* sum = sums.as<double>() + strip * count * kStrip;
     for_strip(*rows_, strip, [&](std::int64_t point, int lane) {
       for (int c = 0; c < count; ++c) {
-        const auto v = static_cast<double>(vectors[point * count + c]);
-        results[point * count + c] = static_cast<U>(sum[c * kStrip + lane] * program_.scale + diagonal[point] * v);
+        const auto v = static_cast<double>(vectors.at(point, c));
+        results.at(point, c) = static_cast<U>(sum[c * kStrip + lane] * program_.scale + diagonal[point] * v);
       }
     });
   }
@@ -118,10 +120,12 @@ void KernelMatrix::square_product(const U* vectors, int count, const double* dia
 
 // A row block meets the columns' blocks in their order, whatever other rows there are.
 template <class U>
-void KernelMatrix::rectangular_product(const U* vectors, int count, U* results, const Execution& execution) const {
+void KernelMatrix::rectangular_product(const Columns<const U>& vectors, const Columns<U>& results,
+                                       const Execution& execution) const {
+  const int count = vectors.count;
   const Program program = program_.view();
   const std::size_t panel = static_cast<std::size_t>(kBlock) * count, bytes = panel * width();
-  const Memory packed = pack(vectors, sizeof(U) == 4, count, columns());
+  const Memory packed = pack(vectors, columns());
   std::vector<Memory> scratches = scratch(program, execution), parts, sums;
   for (int worker = 0; worker < execution.threads; ++worker) {
     parts.emplace_back(bytes);
@@ -142,7 +146,7 @@ void KernelMatrix::rectangular_product(const U* vectors, int count, U* results, 
     for (int i = 0; i < rows_->live(row); ++i) {
       const std::int64_t point = rows_->point(row * kBlock + i);
       for (int c = 0; c < count; ++c)
-        results[static_cast<std::size_t>(point) * count + c] = static_cast<U>(sum[panel_index(i, c, count)] * program_.scale);
+        results.at(point, c) = static_cast<U>(sum[panel_index(i, c, count)] * program_.scale);
     }
   });
 }
@@ -197,8 +201,8 @@ void KernelMatrix::store(Stored format, const Execution& execution) {
   stored_format_ = format;
 }
 
-template void KernelMatrix::product(const float*, int, const double*, float*, const Execution&) const;
-template void KernelMatrix::product(const double*, int, const double*, double*, const Execution&) const;
+template void KernelMatrix::product(const Columns<const float>&, const double*, const Columns<float>&, const Execution&) const;
+template void KernelMatrix::product(const Columns<const double>&, const double*, const Columns<double>&, const Execution&) const;
 template void KernelMatrix::block(float*, const Execution&) const;
 template void KernelMatrix::block(double*, const Execution&) const;
 

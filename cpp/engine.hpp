@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "panels.hpp"
 #include "points.hpp"
 #include "program.hpp"
 #include "schedule.hpp"
@@ -69,9 +70,9 @@ class KernelMatrix {
 
   KernelMatrix(const KernelMatrix&) = delete;
 
-  // results (rows, count) = scale K vectors + diagonal * vectors; row-major; U is float or double.
+  // results (rows, count) = scale K vectors + diagonal * vectors, in any layout; U is float or double.
   template <class U>
-  void product(const U* vectors, int count, const double* diagonal, U* results, const Execution& execution) const;
+  void product(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results, const Execution& execution) const;
 
   // The gradient of sum_c left_c' K right_c over the off-diagonal entries. row_features, column_features: by leaf,
   // (points, f) row-major, += the gradient in the scaled features; null where not wanted (square: rows only).
@@ -93,14 +94,16 @@ class KernelMatrix {
   const TileFunctions& functions() const { return single_ ? target_.single : target_.double_; }
   std::size_t tile_index(std::int64_t row, std::int64_t column) const;
   Tile tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const;
-  Memory pack(const void* vectors, bool vectors_single, int count, const Points& points) const;
+  template <class U>
+  Memory pack(const Columns<const U>& vectors, const Points& points) const;
   std::vector<Memory> scratch(const Program& program, const Execution& execution) const;
   Execution sized(const Execution& execution, std::int64_t work) const;
 
   template <class U>
-  void square_product(const U* vectors, int count, const double* diagonal, U* results, const Execution& execution) const;
+  void square_product(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results,
+                      const Execution& execution) const;
   template <class U>
-  void rectangular_product(const U* vectors, int count, U* results, const Execution& execution) const;
+  void rectangular_product(const Columns<const U>& vectors, const Columns<U>& results, const Execution& execution) const;
 
   const Target& target_;
   bool single_;

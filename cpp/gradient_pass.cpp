@@ -123,8 +123,8 @@ class GradientPass {
   Memory weights(const Points& points, const U* first, const U* second, int count) const {
     Memory packed = Memory::zeroed(blocks(points) * kBlock * weight_count_ * matrix_.width());
     auto pack = [&](auto* to) {
-      pack_panel(first, count, points, 0, weight_count_, to);
-      if (second) pack_panel(second, count, points, count, weight_count_, to);
+      pack_panel(Columns<const U>{first, count, count, 1}, points, 0, weight_count_, to);
+      if (second) pack_panel(Columns<const U>{second, count, count, 1}, points, count, weight_count_, to);
     };
     matrix_.single_ ? pack(packed.as<float>()) : pack(packed.as<double>());
     return packed;

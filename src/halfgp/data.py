@@ -76,12 +76,16 @@ def as_vectors(
     return Vectors((values[:, None] if squeeze else values).contiguous(), squeeze, dtype)
 
 
-def binary_scale(v: Tensor) -> Tensor:
-    """Powers of two (t,), float64, that bring the largest of each column of v (n, t) to [1/2, 1); 1 for zero.
+def peaks(v: Tensor) -> Tensor:
+    """The largest absolute value of each column of v (n, t): (t,), zero without rows."""
+    return v.abs().amax(dim=0) if len(v) else v.new_zeros(v.shape[1])
+
+
+def binary_scale(largest: Tensor) -> Tensor:
+    """Powers of two (t,), float64, that bring numbers (t,) to [1/2, 1); 1 for zero.
 
     The largest numbers of double come to [1, 2): the next power of two is none of them.
     """
-    largest = v.abs().amax(dim=0) if len(v) else v.new_zeros(v.shape[1])
     exponent = torch.frexp(largest)[1].double().clamp_max(1023.0)
     return torch.where(largest > 0, torch.exp2(exponent), torch.ones_like(exponent))
 

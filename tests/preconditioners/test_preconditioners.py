@@ -136,8 +136,10 @@ def test_bad_recipes_and_operators_are_refused():
             recipe(rank=-1)
     with pytest.raises(InputError, match="positive noise"):
         PivotedCholesky().build(operator(noise=0.0))
+    with pytest.raises(InputError, match="positive noise"):
+        PivotedCholesky().build(torch.eye(3))  # which does not say what of its diagonal is noise
     with pytest.raises(InputError, match="rows"):
-        PivotedCholesky().build(torch.eye(3))
+        PivotedCholesky(noise=0.1).build((lambda v: v, 3))
 
 
 @given(st.integers(1, 40), st.integers(0, 50), st.floats(-8, 2), st.sampled_from(RECIPES))

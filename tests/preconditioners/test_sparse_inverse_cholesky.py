@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from halfgp import RBF, KernelOperator, Linear, Matern, Periodic, SparseInverseCholesky, White, cg
 from halfgp.errors import InputError
-from halfgp.precision import DOUBLE
+from halfgp.operators.adapters import DenseOperator
+from halfgp.precision import DOUBLE, Precision
 from halfgp.preconditioners import AutomaticPreconditioner, LandmarksAndNeighbours, LowRankPlusNoise
 from halfgp.preconditioners import PivotedCholesky as LowRank
 from halfgp.solvers import log_determinant
@@ -91,7 +90,7 @@ def test_threads_change_no_bit(threads):
 
 def test_rough_kernels_take_a_fraction_of_the_passes_of_low_rank():
     op = operator(Matern(1.5, lengthscale=0.3), n=2000, noise=1e-4)
-    b = torch.sin(5.0 * op.points).sum(dim=1)
+    b = torch.sin(5.0 * op.bound.x1).sum(dim=1)
     by_rank = cg(op, b, preconditioner=LowRank(rank=200), tol=1e-3, max_iterations=2000)
     by_neighbours = cg(op, b, preconditioner=SparseInverseCholesky(30), tol=1e-3)
     assert by_neighbours.converged
@@ -167,6 +166,9 @@ def test_automatic_takes_low_rank_where_it_leaves_less_than_the_noise_and_neighb
 
 
 def test_automatic_has_low_rank_for_a_matrix_that_does_not_know_its_points():
-    op = operator(Matern(0.5, lengthscale=0.1), n=200, noise=1e-2)
-    rows_alone = SimpleNamespace(noise=op.noise, rows=op.rows, diagonal=op.diagonal, gram=op.gram)
+    class RowsAlone(DenseOperator):
+        nugget = torch.tensor(1e-2, dtype=torch.float64)
+
+    dense = operator(Matern(0.5, lengthscale=0.1), n=200, noise=1e-2).to_dense()
+    rows_alone = RowsAlone(torch.as_tensor(dense), Precision.resolve("double"))
     assert isinstance(AutomaticPreconditioner().build(rows_alone), LowRankPlusNoise)

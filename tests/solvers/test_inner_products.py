@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from solvers.systems import columns
 
+from halfgp.operators import as_operator
 from halfgp.precision import DOUBLE, HALF, SINGLE
 from halfgp.solvers.inner_products import Direct, Log
-from halfgp.solvers.system import as_system
 
-SYSTEM = as_system(torch.eye(4, dtype=torch.float64))
+SYSTEM = as_operator(torch.eye(4, dtype=torch.float64))
 
 
 @given(st.integers(1, 200), st.integers(-20, 15), st.integers(-20, 15))

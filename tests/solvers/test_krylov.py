@@ -6,14 +6,14 @@ import pytest
 import torch
 from solvers.systems import columns, with_spectrum
 
+from halfgp.operators import as_operator
 from halfgp.precision import DOUBLE, SINGLE, Precision
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
 from halfgp.solvers.reorthogonalise import Basis
-from halfgp.solvers.system import as_system
 
 
 def recurrence(a, b, steps, window=None):
-    system = as_system(a)
+    system = as_operator(a)
     double = Precision.resolve("double")
     process = Recurrence(
         system,
@@ -31,7 +31,7 @@ def recurrence(a, b, steps, window=None):
 
 @pytest.mark.parametrize("fmt", [SINGLE, DOUBLE], ids=lambda fmt: fmt.name)
 def test_a_basis_projects_and_combines_across_its_chunks(fmt):
-    basis = Basis(as_system(torch.eye(50)), None, fmt)
+    basis = Basis(as_operator(torch.eye(50)), None, fmt)
     kept = [columns(50, 3, seed) for seed in range(70)]
     for v in kept:
         basis.append(v)
@@ -46,7 +46,7 @@ def test_a_basis_projects_and_combines_across_its_chunks(fmt):
 
 
 def test_a_window_keeps_the_latest():
-    basis = Basis(as_system(torch.eye(20)), 3, SINGLE)
+    basis = Basis(as_operator(torch.eye(20)), 3, SINGLE)
     kept = [columns(20, 1, seed) for seed in range(8)]
     for v in kept:
         basis.append(v)

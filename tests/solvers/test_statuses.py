@@ -15,11 +15,11 @@ from solvers.systems import (
 )
 
 from halfgp.errors import ConvergenceWarning
+from halfgp.operators import as_operator
 from halfgp.solvers import Status, cg
 from halfgp.solvers.controller import Controller, Options
 from halfgp.solvers.krylov import _solved
 from halfgp.solvers.ladder import Ladder
-from halfgp.solvers.system import as_system
 
 
 def test_converged_has_no_warning():
@@ -121,7 +121,7 @@ def test_looks_one_iteration_apart_are_no_stagnation():
     a, column = with_spectrum(torch.linspace(1.0, 9.0, 20)), torch.tensor([0])
     tolerance = torch.tensor([1e-6], dtype=torch.float64)
     options = Options(tolerance, tolerance, 0, 100, "direct", None, False, None)
-    controller = Controller(Ladder(as_system(a), "auto"), None, columns(20, 1), options)
+    controller = Controller(Ladder(as_operator(a), "auto"), None, columns(20, 1), options)
     verdicts = []
     for iteration in range(1, 5):
         controller._iteration = iteration

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfgp.operators.adapters import as_operator
+from halfgp.operators.base import Operator, column_major
 from halfgp.precision import DOUBLE, HALF, SINGLE, Format
 from halfgp.solvers.recurrence import rounded
-from halfgp.solvers.system import System, as_system, column_major
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ def direct_route(operator: Any, b: Tensor, ranks: Sequence[int], fmt: Format = H
         ranks: increasing.
         fmt: the format.
     """
-    system = as_system(operator)
+    system = as_operator(operator)
     wide = system.with_precision("double")
-    noise = float(system.noise.max())
+    noise = float(system.nugget.max())
     factor = _pivoted_cholesky(wide, noise, max(ranks), fmt)
     norm = float(b.norm())
     residuals = []
@@ -57,7 +58,7 @@ def direct_route(operator: Any, b: Tensor, ranks: Sequence[int], fmt: Format = H
     return DirectRoute(tuple(min(rank, len(factor)) for rank in ranks), tuple(residuals), fmt.name)
 
 
-def _pivoted_cholesky(system: System, noise: float, rank: int, fmt: Format) -> Tensor:
+def _pivoted_cholesky(system: Operator, noise: float, rank: int, fmt: Format) -> Tensor:
     """Rows of the factor (k, n) with every operation rounded; shorter where variance ran out."""
     diagonal = rounded(system.diagonal().double() - noise, fmt)
     factor = torch.zeros(rank, system.size, dtype=torch.float64)

@@ -13,6 +13,11 @@ from halfgp.nearest import NearestSearch
 from halfgp.precision import Precision
 
 
+def empty_like(v: Tensor, rows: int) -> Tensor:
+    """Room for a product (rows, t) with v (n, t): row-major where v is, otherwise column-major."""
+    return v.new_empty(rows, v.shape[1]) if v.is_contiguous() else v.new_empty(v.shape[1], rows).T
+
+
 class KernelMatrix(Protocol):
     """A kernel bound to its points by one backend.
 
@@ -37,11 +42,11 @@ class KernelMatrix(Protocol):
         """K v, plus extra_diagonal * v on a square matrix.
 
         Args:
-            v: (n2, t), contiguous, finite, float32 or float64; t may be 0.
+            v: (n2, t), finite, float32 or float64, in any layout; t may be 0.
             extra_diagonal: (n1,) float64.
 
         Returns:
-            (n1, t) of the dtype of `v`.
+            (n1, t) of the dtype of `v`, and column-major where that is: see `empty_like`.
         """
 
     def bilinear_gradient(

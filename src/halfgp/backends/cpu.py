@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from halfgp import _cpu
+from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.cpu_conditionals import engine_conditionals
@@ -184,7 +185,7 @@ class CpuMatrix:
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v + extra_diagonal * v, O(n1 n2 (f + t)) time; beside the result, float64 sums (n1, t)."""
         diagonal = self._diagonal if extra_diagonal is None else self._diagonal + extra_diagonal
-        out = v.new_empty(self.shape[0], v.shape[1])
+        out = empty_like(v, self.shape[0])
         if self._units is None:
             self._matrix.product(v, diagonal, out, self.threads)
             return out

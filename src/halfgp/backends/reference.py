@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient, pull_back
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
 from halfgp.backends.sparse_factor import ReferenceSparseFactor
@@ -107,7 +108,7 @@ class ReferenceMatrix:
         """K v + extra_diagonal * v (n1, t); O(n1 n2 (D + t)) time, chunks of CHUNK_BYTES in memory."""
         # Rounded as the precision says, then widened: products are exact, and sums are in the wide format.
         wide = v.to(self.precision.vectors.dtype).to(self.precision.sums.dtype)
-        result = v.new_empty(self.shape[0], v.shape[1])
+        result = empty_like(v, self.shape[0])
         diagonal = self._diagonal
         if diagonal is not None and extra_diagonal is not None:
             diagonal = diagonal + extra_diagonal

@@ -98,19 +98,19 @@ class GradientEstimator:
             operator: K + noise there.
             solutions: (n, q + s) of the right-hand sides there.
         """
-        n, q = self.y.shape
+        matrix, q = operator.bound, self.y.shape[1]
         weights, u = solutions[:, :q], solutions[:, q:]
         other = u if self.kind == "pathwise" else self.probes
         left = torch.cat([weights * -0.5, u * (0.5 * q / u.shape[1])], dim=1)
         right = torch.cat([weights, other], dim=1)
-        inner = operator.bilinear_gradient(left, right)
-        found = {f"kernel.{name}": torch.as_tensor(g, dtype=torch.float64) for name, g in inner.items()}
+        inner, _, _ = matrix.bilinear_gradient(left, right)
+        found = {f"kernel.{name}": g for name, g in inner.items()}
         point = hyperparameters.detached(requires_grad=True)
         parameters = point.named_parameters()
         if "noise" in parameters:
-            found["noise"] = torch.as_tensor(operator.dot(left, right)).sum()
+            found["noise"] = matrix.dot(left, right).sum()
         if "mean" in parameters:
-            found["mean"] = -weights.sum(dim=0)
+            found["mean"] = -matrix.total(weights.sum(dim=0))
         with torch.enable_grad():
             prior = log_prior(parameters, self.priors)
         if prior.requires_grad:
@@ -118,4 +118,4 @@ class GradientEstimator:
             by_prior = torch.autograd.grad(prior, list(leaves.values()), allow_unused=True)
             for name, g in zip(leaves, by_prior, strict=True):
                 found[name] = found[name] if g is None else found[name] - g
-        return {name: g.detach() / (n * q) for name, g in found.items()}
+        return {name: g.detach() / (matrix.size * q) for name, g in found.items()}

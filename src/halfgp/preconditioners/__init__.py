@@ -3,10 +3,11 @@
 from halfgp.preconditioners.automatic import AutomaticPreconditioner
 from halfgp.preconditioners.base import (
     LowRankPlusNoise,
+    Multiplier,
     Preconditioner,
     PreconditionerConfig,
     Root,
-    RowSource,
+    build_preconditioner,
     has_root,
     is_below,
 )
@@ -19,14 +20,15 @@ __all__ = [
     "AutomaticPreconditioner",
     "LandmarksAndNeighbours",
     "LowRankPlusNoise",
+    "Multiplier",
     "Nystrom",
     "PivotedCholesky",
     "Preconditioner",
     "PreconditionerConfig",
     "RandomlyPivotedCholesky",
     "Root",
-    "RowSource",
     "SparseInverseCholesky",
+    "build_preconditioner",
     "has_root",
     "is_below",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from halfgp.operators import KernelOperator
+from halfgp.operators import as_operator
+from halfgp.operators.bound import BoundKernel
 from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
@@ -40,17 +40,18 @@ class AutomaticPreconditioner:
     seed: int = 0
     memory: int = MEMORY
 
-    def build(self, operator: Any) -> LowRankPlusNoise | LandmarksAndNeighbours:
+    def build(self, operator: object) -> LowRankPlusNoise | LandmarksAndNeighbours:
         """The preconditioner of a square operator with noise."""
-        n = operator.diagonal().shape[0]
+        source = as_operator(operator)
+        n = source.size
         first = landmarks_within(n, self.memory) if self.rank is None else min(self.rank, n)
-        found = partial_cholesky(operator, first, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
+        found = partial_cholesky(source, first, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
         most = min(n, 5 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
-        if not isinstance(operator, KernelOperator) or expected(found, most) <= 1.0:
+        if not isinstance(source, BoundKernel) or expected(found, most) <= 1.0:
             if excess(found) > 1.0 and most > first:
-                found = partial_cholesky(operator, most, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
+                found = partial_cholesky(source, most, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
             return found.low_rank_plus_noise()
-        return conditioned_on(operator, found.pivots, self.neighbours, self.seed)
+        return conditioned_on(source, found.pivots, self.neighbours, self.seed)
 
 
 def landmarks_within(n: int, memory: int) -> int:
@@ -62,7 +63,8 @@ def landmarks_within(n: int, memory: int) -> int:
 
 def excess(found: PartialCholesky) -> float:
     """What pivots leave of a row's variance, in the mean, beside the noise."""
-    return float((found.remaining / found.noise).mean()) if len(found.remaining) else 0.0
+    noise = found.source.gathered(found.noise) if found.noise.ndim else found.noise
+    return float((found.remaining / noise).mean()) if len(found.remaining) else 0.0
 
 
 def expected(found: PartialCholesky, rank: int) -> float:

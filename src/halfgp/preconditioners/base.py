@@ -5,36 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeGuard
+from typing import ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from halfgp.errors import InputError
+from halfgp.operators import Operator, as_operator
 from halfgp.precision import DOUBLE
 
 
-class RowSource(Protocol):
-    """What a preconditioner asks of a matrix: rows, a diagonal, and Gram matrices over its rows."""
-
-    @property
-    def noise(self) -> Tensor:
-        """Variances on the diagonal beside the kernel's, () or (n,)."""
-        ...
-
-    def rows(self, i: Tensor) -> Tensor:
-        """Dense rows (len(i), n), noise included."""
-        ...
-
-    def diagonal(self) -> Tensor:
-        """The diagonal (n,), noise included."""
-        ...
-
-    def gram(self, u: Tensor, v: Tensor) -> Tensor:
-        """The products u' v (s, t), summed over all rows."""
-        ...
-
-
+@runtime_checkable
 class Preconditioner(Protocol):
     """P, a symmetric positive definite matrix near A whose inverse is cheap."""
 
@@ -43,6 +24,16 @@ class Preconditioner(Protocol):
         ...
 
 
+@runtime_checkable
+class Multiplier(Preconditioner, Protocol):
+    """One that P itself can be had from, so that a solve keeps its space where a residual is replaced."""
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """P v for (n, t), in float64."""
+        ...
+
+
+@runtime_checkable
 class Root(Preconditioner, Protocol):
     """P = C C' with a root C, whose inverse is cheap too.
 
@@ -63,20 +54,35 @@ class Root(Preconditioner, Protocol):
 
 def is_below(preconditioner: Preconditioner) -> bool:
     """Whether P is known not to be above A; of a stranger's nothing is known."""
-    return bool(getattr(preconditioner, "below", False))
+    return isinstance(preconditioner, Root) and preconditioner.below
 
 
 def has_root(preconditioner: Preconditioner | None) -> TypeGuard[Root]:
     """Whether it has a root and a determinant, as all of ours do."""
-    return hasattr(preconditioner, "whiten") and hasattr(preconditioner, "log_determinant")
+    return isinstance(preconditioner, Root)
 
 
+@runtime_checkable
 class PreconditionerConfig(Protocol):
     """A recipe: frozen, without data."""
 
     def build(self, operator: object) -> Preconditioner:
         """The preconditioner of that operator."""
         ...
+
+
+def build_preconditioner(
+    preconditioner: Preconditioner | PreconditionerConfig | None, operator: Operator
+) -> Preconditioner | None:
+    """The preconditioner itself, or what a recipe makes of the operator."""
+    if preconditioner is None or isinstance(preconditioner, Preconditioner):
+        return preconditioner
+    if isinstance(preconditioner, PreconditionerConfig):
+        return preconditioner.build(operator)
+    raise InputError(
+        "`preconditioner` must be None, a recipe such as `PivotedCholesky()`, or have a method `solve`; got"
+        f" {type(preconditioner).__name__}."
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,8 @@ class LowRankPlusNoise:
         scale: D^1/2, () or (n,), float64.
         remaining_trace: trace of A - P, what the rank left out.
         rows_evaluated: rows of A that building it cost.
-        gram: Gram matrices summed over all rows, from the operator, so that rows may be sharded.
+        log_noise: the logarithm of det D, of all rows.
+        gram: Gram matrices summed over all rows, from the operator, so that rows may be shared out.
 
     Applying it to (n, t) takes O(n k t) time.
     """
@@ -103,6 +110,7 @@ class LowRankPlusNoise:
     scale: Tensor
     remaining_trace: float
     rows_evaluated: int
+    log_noise: float
     gram: Callable[[Tensor, Tensor], Tensor]
     below: ClassVar[bool] = True
 
@@ -133,9 +141,7 @@ class LowRankPlusNoise:
 
     def log_determinant(self) -> float:
         """The logarithm of det P."""
-        n = self.vectors.shape[0]
-        noise = 2 * self.scale.log()
-        return float(self.gains.log1p().sum() + (noise.sum() if noise.ndim else n * noise))
+        return float(self.gains.log1p().sum()) + self.log_noise
 
     def _scaled(self, v: Tensor, power: int) -> Tensor:
         scale = self.scale if power > 0 else 1 / self.scale
@@ -150,7 +156,7 @@ class LowRankPlusNoise:
 
 
 def low_rank_plus_noise(
-    factor: Tensor, noise: Tensor, gram: Callable[[Tensor, Tensor], Tensor], trace: float, rows: int
+    factor: Tensor, noise: Tensor, operator: Operator, trace: float, rows: int
 ) -> LowRankPlusNoise:
     """Take L L' + D apart into orthonormal vectors and gains, in double, by the Gram matrix of the factor.
 
@@ -158,13 +164,13 @@ def low_rank_plus_noise(
     whose share of P is below the round-off of the rest, and they are dropped.
 
     Args:
-        factor: L (n, k).
-        noise: D, () or (n,), positive.
-        gram: Gram matrices from the operator.
+        factor: L (m, k).
+        noise: D, () or (m,), positive.
+        operator: that it is for, which adds up over rows.
         trace: what L L' left of A - D.
         rows: how many rows of A were evaluated.
     """
-    scale = noise.double().sqrt()
+    gram, scale = operator.gram, noise.double().sqrt()
     # By rows of length n, as factors are held: to turn them over costs more than all that is done here.
     scaled = factor.T.to(torch.float64, copy=True).div_(scale)
     gains, rotation = torch.linalg.eigh(gram(scaled.T, scaled.T))
@@ -178,48 +184,47 @@ def low_rank_plus_noise(
         off = gram(vectors.T, vectors.T) - torch.eye(len(gains), dtype=torch.float64, device=gains.device)
         # (1 - off * gain) / (1 + gain) is the least eigenvalue of what is inverted: positive, or P^-1 is not.
         gains = gains.clamp_max(0.5 / max(float(off.norm()), DOUBLE.eps))
-    return LowRankPlusNoise(vectors.T, gains, scale, trace, rows, gram)
+    logs = noise.double().log()
+    log_noise = float(operator.total(logs.sum())) if noise.ndim else operator.size * float(logs)
+    return LowRankPlusNoise(vectors.T, gains, scale, trace, rows, log_noise, gram)
 
 
-def kernel_part(operator: RowSource, own_noise: float | None) -> tuple[RowSource, Tensor, Tensor]:
-    """The operator to take rows from, its noise D, () or (n,), and the diagonal (n,) of A - D.
+def kernel_part(operator: object, own_noise: float | None) -> tuple[Operator, Tensor, Tensor]:
+    """The operator to take rows from, its noise D, () or (m,), and the diagonal (m,) of A - D.
 
     The White part of a kernel is noise under another name. Rows are wanted in single at least, for on a
     16-bit rung the preconditioner would be that of the rounding.
 
     Args:
-        operator: square, with rows and diagonal.
+        operator: square, with rows; anything that `as_operator` takes.
         own_noise: what of the diagonal is noise, for a matrix that does not say.
 
     Raises:
         InputError: without rows, or without noise, for then L L' alone is singular.
     """
-    if not all(hasattr(operator, name) for name in ("rows", "diagonal", "noise", "gram")):
+    source = as_operator(operator)
+    if source.precision.is_sixteen_bit:
+        source = source.with_precision("single")
+    least = source.least_nugget if own_noise is None else own_noise
+    if not least > 0:
         raise InputError(
-            "A preconditioner is built from an operator with rows, a diagonal and noise, such as a"
-            f" `KernelOperator`; got {type(operator).__name__}. Pass arrays to `cg` together with the recipe,"
-            " as in `cg(A, b, preconditioner=PivotedCholesky(noise=0.1))`."
-        )
-    precision = getattr(operator, "precision", None)
-    if precision is not None and precision.is_sixteen_bit:
-        operator = operator.with_precision("single")  # type: ignore[attr-defined]
-    told = getattr(operator, "nugget", operator.noise) if own_noise is None else own_noise
-    noise = torch.as_tensor(told, dtype=torch.float64)
-    if not bool((noise > 0).all()):
-        raise InputError(
-            f"A low-rank preconditioner needs positive noise; got {float(noise.min()):g}. Give the operator a"
+            f"A low-rank preconditioner needs positive noise; got {least:g}. Give the operator a"
             " `noise`, or tell the preconditioner what of the diagonal is: `PivotedCholesky(noise=0.1)`."
         )
-    diagonal = torch.as_tensor(operator.diagonal(), dtype=torch.float64)
-    return operator, noise.to(diagonal.device), (diagonal - noise).clamp_min(0.0)
+    diagonal = source.diagonal().double()
+    noise = source.nugget if own_noise is None else torch.tensor(own_noise, dtype=torch.float64)
+    noise = noise.to(diagonal.device)
+    return source, noise, (diagonal - noise).clamp_min(0.0)
 
 
-def kernel_rows(operator: RowSource, noise: Tensor, indices: Tensor) -> Tensor:
-    """Rows (b, n) of A - D, in the format that the operator's rows are in."""
-    rows = torch.as_tensor(operator.rows(indices))
-    own = noise[indices] if noise.ndim else noise
-    at = torch.arange(len(indices), device=rows.device), indices
-    rows[at] = (rows[at].double() - own).to(rows.dtype)
+def kernel_rows(operator: Operator, noise: Tensor, indices: Tensor) -> Tensor:
+    """Rows (b, m) of A - D, in the format that the operator's rows are in."""
+    rows = operator.rows(indices)
+    held = operator.held
+    here = ((indices >= held.start) & (indices < held.stop)).nonzero()[:, 0]
+    columns = indices[here] - held.start
+    own = noise[columns] if noise.ndim else noise
+    rows[here, columns] = (rows[here, columns].double() - own).to(rows.dtype)
     return rows
 
 

@@ -12,7 +12,6 @@ from halfgp.precision import DOUBLE, SINGLE
 from halfgp.preconditioners.base import (
     MEMORY,
     LowRankPlusNoise,
-    RowSource,
     automatic_rank,
     check_rank,
     kernel_part,
@@ -40,17 +39,17 @@ class Nystrom:
     def __post_init__(self) -> None:
         check_rank(self.rank)
 
-    def build(self, operator: RowSource) -> LowRankPlusNoise:
+    def build(self, operator: object) -> LowRankPlusNoise:
         """The preconditioner of a square operator with noise."""
         source, noise, diagonal = kernel_part(operator, self.noise)
-        n = len(diagonal)
+        n = source.size
         rank = automatic_rank(n, MEMORY) if self.rank is None else min(self.rank, n)
         sample = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed))[:rank]
         sample = sample.to(diagonal.device)
         rows = kernel_rows(source, noise, sample).double()
-        factor = _inverse_root(rows[:, sample]) @ rows
-        remaining = (diagonal - factor.square().sum(dim=0)).clamp_min(0.0)
-        return low_rank_plus_noise(factor.T, noise, source.gram, float(remaining.sum()), rank)
+        factor = _inverse_root(source.at(rows.T, sample).T) @ rows
+        remaining = source.total((diagonal - factor.square().sum(dim=0)).clamp_min(0.0).sum())
+        return low_rank_plus_noise(factor.T, noise, source, float(remaining), rank)
 
 
 def _inverse_root(block: Tensor) -> Tensor:

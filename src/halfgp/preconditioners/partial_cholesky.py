@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from halfgp.operators import Operator
 from halfgp.precision import SINGLE
 from halfgp.preconditioners.base import (
     MEMORY,
     LowRankPlusNoise,
-    RowSource,
     automatic_rank,
     kernel_part,
     kernel_rows,
@@ -47,15 +47,15 @@ class PartialCholesky:
 
     Attributes:
         source: that rows came from.
-        noise: D, () or (n,).
-        factor: L' (k, n), float32.
+        noise: D of the rows held here, () or (m,).
+        factor: L' (k, m), float32.
         pivots: (k,) rows.
-        remaining: (n,) diagonal of K - L L', float64.
+        remaining: (n,) diagonal of K - L L', of all rows, float64.
         traces: (k,) of K - L L' after every pivot; those of one block are the same.
         evaluated: rows of K that it cost.
     """
 
-    source: RowSource
+    source: Operator
     noise: Tensor
     factor: Tensor
     pivots: Tensor
@@ -66,11 +66,11 @@ class PartialCholesky:
     def low_rank_plus_noise(self) -> LowRankPlusNoise:
         """L L' + D as a preconditioner."""
         left = float(self.remaining.sum())
-        return low_rank_plus_noise(self.factor.T, self.noise, self.source.gram, left, self.evaluated)
+        return low_rank_plus_noise(self.factor.T, self.noise, self.source, left, self.evaluated)
 
 
 def partial_cholesky(
-    operator: RowSource,
+    operator: object,
     rank: int | None,
     own_noise: float | None,
     rule: PivotRule,
@@ -86,11 +86,13 @@ def partial_cholesky(
         rule: picks pivots.
         floor_of_noise: end there with a rank that is given, too.
     """
-    source, noise, diagonal = kernel_part(operator, own_noise)
+    source, noise, here = kernel_part(operator, own_noise)
+    diagonal = source.gathered(here)  # of all rows: every share picks the same pivots
     n = len(diagonal)
     wanted = automatic_rank(n, MEMORY) if rank is None else min(rank, n)
-    goal = float(noise.min()) if rank is None or floor_of_noise else 0.0
-    factor = torch.empty(wanted, n, dtype=torch.float32, device=diagonal.device)
+    least = source.least_nugget if own_noise is None else own_noise
+    goal = least if rank is None or floor_of_noise else 0.0
+    factor = torch.empty(wanted, len(here), dtype=torch.float32, device=diagonal.device)
     largest = float(diagonal.max()) if n else 0.0
     # Variance below this is round-off: K has no more rank in single.
     floor = SINGLE.eps * math.sqrt(max(n, 1)) * largest
@@ -103,16 +105,18 @@ def partial_cholesky(
         candidates = rule.propose(diagonal)
         rows = kernel_rows(source, noise, candidates).float()  # single is what K's rows are computed in
         evaluated += len(candidates)
-        rows = torch.hardshrink(rows.addmm_(factor[:k, candidates].T, factor[:k], alpha=-1.0), nothing)
-        kept, triangle = _select(rows[:, candidates].double(), rule, largest, wanted - k, floor)
+        known = source.at(factor[:k].T, candidates)
+        rows = torch.hardshrink(rows.addmm_(known, factor[:k], alpha=-1.0), nothing)
+        block = source.at(rows.T, candidates).T.double()
+        kept, triangle = _select(block, rule, largest, wanted - k, floor)
         if not kept:
             # The diagonal promised what the rows do not hold: round-off.
             diagonal[candidates] = 0.0
             continue
         # From the right of the transposed, which is how LAPACK sees rows: nothing is turned over.
         solved = torch.linalg.solve_triangular(triangle.float().T, rows[kept].T, upper=True, left=False).T
-        block = factor[k : k + len(kept)].copy_(solved)
-        diagonal.sub_(block.square().sum(dim=0)).clamp_min_(0.0)
+        added = factor[k : k + len(kept)].copy_(solved)
+        diagonal.sub_(source.gathered(added.square().sum(dim=0))).clamp_min_(0.0)
         diagonal[candidates[kept]] = 0.0
         pivots[k : k + len(kept)], traces[k : k + len(kept)] = candidates[kept], diagonal.sum()
         k += len(kept)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, check_rank
+from halfgp.preconditioners.base import LowRankPlusNoise, check_rank
 from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, partial_cholesky
 
 LARGEST_BLOCK = 16
@@ -39,7 +39,7 @@ class PivotedCholesky:
     def __post_init__(self) -> None:
         check_rank(self.rank)
 
-    def build(self, operator: RowSource) -> LowRankPlusNoise:
+    def build(self, operator: object) -> LowRankPlusNoise:
         """The preconditioner of a square operator with noise."""
         block = LARGEST_BLOCK if self.rank is None else max(1, min(LARGEST_BLOCK, self.rank // 8))
         return partial_cholesky(operator, self.rank, self.noise, Greedy(block)).low_rank_plus_noise()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfgp.preconditioners.base import LowRankPlusNoise, RowSource, check_rank
+from halfgp.preconditioners.base import LowRankPlusNoise, check_rank
 from halfgp.preconditioners.partial_cholesky import Doubles, PivotRule, partial_cholesky
 
 LARGEST_BLOCK = 64
@@ -38,7 +38,7 @@ class RandomlyPivotedCholesky:
     def __post_init__(self) -> None:
         check_rank(self.rank)
 
-    def build(self, operator: RowSource) -> LowRankPlusNoise:
+    def build(self, operator: object) -> LowRankPlusNoise:
         """The preconditioner of a square operator with noise."""
         block = LARGEST_BLOCK if self.rank is None else max(1, min(LARGEST_BLOCK, self.rank // 4))
         return partial_cholesky(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +13,8 @@ from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.errors import InputError
 from halfgp.nearest import NearestSearch, metric
-from halfgp.operators import KernelOperator
+from halfgp.operators import as_operator
+from halfgp.operators.bound import BoundKernel
 from halfgp.precision import Precision
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
@@ -51,24 +52,30 @@ class SparseInverseCholesky:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InputError(f"`{name}` must be a non-negative integer; got {value!r}.")
 
-    def build(self, operator: Any) -> LandmarksAndNeighbours:
+    def build(self, operator: object) -> LandmarksAndNeighbours:
         """The preconditioner of a square operator."""
-        require_kernel_operator(operator)
-        count = min(self.landmarks, operator.shape[0])
+        source = require_kernel(operator)
+        count = min(self.landmarks, source.shape[0])
         block = max(1, min(LARGEST_BLOCK, count // 8))
         pivots = torch.empty(0, dtype=torch.long)
         if count:
-            pivots = partial_cholesky(operator, count, None, Greedy(block)).pivots
-        return conditioned_on(operator, pivots, self.neighbours, self.seed)
+            pivots = partial_cholesky(source, count, None, Greedy(block)).pivots
+        return conditioned_on(source, pivots, self.neighbours, self.seed)
 
 
-def require_kernel_operator(operator: object) -> None:
-    """Raise an `InputError` unless the operator knows its kernel and points."""
-    if not isinstance(operator, KernelOperator):
+def require_kernel(operator: object) -> BoundKernel:
+    """The operator of a kernel, which knows its points.
+
+    Raises:
+        InputError: it is a matrix of another kind.
+    """
+    source = as_operator(operator)
+    if not isinstance(source, BoundKernel):
         raise InputError(
             "A preconditioner of neighbours is built from a `KernelOperator`, which knows the points;"
             f" got {type(operator).__name__}. Use `PivotedCholesky` for other matrices."
         )
+    return source
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,9 @@ class LandmarksAndNeighbours:
 
 
 @torch.no_grad()
-def conditioned_on(operator: Any, landmarks: Tensor, neighbours: int, seed: int) -> LandmarksAndNeighbours:
+def conditioned_on(
+    operator: BoundKernel, landmarks: Tensor, neighbours: int, seed: int
+) -> LandmarksAndNeighbours:
     """Condition on landmarks (r,), then every other row on its neighbours.
 
     A row whose neighbourhood is not positive definite in double, as where rows repeat and the noise is tiny,
@@ -154,7 +163,7 @@ def conditioned_on(operator: Any, landmarks: Tensor, neighbours: int, seed: int)
     Raises:
         InputError: A is not positive definite in double.
     """
-    n, x, engine = operator.shape[0], operator.points.double(), operator.engine
+    n, x, engine = operator.shape[0], operator.x1.double(), operator.backend
     other = torch.ones(n, dtype=torch.bool)
     other[landmarks] = False
     numbers = other.nonzero()[:, 0]
@@ -183,9 +192,9 @@ def conditioned_on(operator: Any, landmarks: Tensor, neighbours: int, seed: int)
     return LandmarksAndNeighbours(landmarks, others, lower, explained, factor, log_pivots, operator.gram)
 
 
-def _landmark_part(operator: KernelOperator, landmarks: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+def _landmark_part(operator: BoundKernel, landmarks: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """C (r, r) and W' (n - r, r)."""
-    rows = torch.as_tensor(operator.with_precision("double").rows(landmarks))
+    rows = operator.with_precision("double").rows(landmarks)
     lower, failed = torch.linalg.cholesky_ex(rows[:, landmarks])
     if int(failed):
         raise InputError("A is not positive definite in double: give the operator a larger `noise`.")

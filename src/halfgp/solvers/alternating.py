@@ -11,12 +11,13 @@ from torch import Tensor
 
 from halfgp.data import ArrayLike, Vectors, as_vectors
 from halfgp.errors import ConvergenceWarning, InputError
+from halfgp.operators.adapters import as_operator
+from halfgp.operators.base import Operator
 from halfgp.precision import Precision
 from halfgp.solvers.advice import advice
 from halfgp.solvers.base import SolveResult, Status, check_tolerance
 from halfgp.solvers.best import Best
 from halfgp.solvers.ladder import PROGRESS, Ladder
-from halfgp.solvers.system import System, as_system
 
 BLOCK = 2048  # rows: larger blocks take fewer passes until their Cholesky factor costs as much as their rows
 FACTOR_MEMORY = 2**31  # bytes for factors of blocks that are kept
@@ -54,10 +55,12 @@ def alternating_projection(
     check_tolerance(tol, max_passes)
     if block_size is not None and block_size < 1:
         raise InputError(f"`block_size` must be at least 1, or None; got {block_size}.")
-    system = as_system(A)
+    system = as_operator(A)
     if not system.has_rows:
         raise InputError("`A` must have rows for a block method; a callable has none. Use `cg`.")
-    vectors = as_vectors(b, "b", system.size, system.device, float("inf"))
+    if system.is_shared:
+        raise InputError("`A` must hold all of its rows for a block method; got a share of them. Use `cg`.")
+    vectors = as_vectors(b, "b", system.rows_held, system.device, float("inf"))
     with torch.no_grad():
         solve = _Projection(Ladder(system, precision), vectors.values, tol, seed, block_size)
         solve.run(max_passes)
@@ -70,7 +73,7 @@ def alternating_projection(
 class Blocks:
     """A random partition of the rows, factors of its diagonal blocks, and products with its columns."""
 
-    def __init__(self, system: System, size: int, seed: int) -> None:
+    def __init__(self, system: Operator, size: int, seed: int) -> None:
         order = torch.randperm(system.size, generator=torch.Generator().manual_seed(seed))
         self._system = system
         self.members = [part.to(system.device) for part in torch.split(order, size)]

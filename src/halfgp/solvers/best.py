@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from halfgp.data import Vectors, binary_scale
+from halfgp.data import Vectors
+from halfgp.operators.base import column_major, rung_name
 from halfgp.solvers.base import SolveResult, Status, worst
 from halfgp.solvers.ladder import Ladder
 from halfgp.solvers.state import State, with_columns
-from halfgp.solvers.system import column_major, rung_name
 
 
 class Best:
@@ -33,7 +33,7 @@ class Best:
         given = column_major(b.double())
         self._ladder, self._shifts = ladder, shifts
         self.tol = tol
-        self.scale = binary_scale(given)
+        self.scale = ladder.wide.binary_scale(given)
         self.b = given / self.scale
         self.norms = ladder.wide.dot(self.b, self.b).sqrt()
         self.x = torch.zeros_like(self.b)
@@ -58,7 +58,7 @@ class Best:
         Returns:
             Residuals and their relative norms.
         """
-        trial = torch.where(trial.isfinite().all(dim=0), trial, self.x[:, columns])
+        trial = torch.where(self._ladder.wide.finite(trial), trial, self.x[:, columns])
         self._ladder.passes[rung_name(self._ladder.wide.precision)] += 1
         r = self.b[:, columns] - self._ladder.wide.matmul(trial)
         if self._shifts is not None:
@@ -101,7 +101,8 @@ class Best:
             short: (t,) columns that did not converge though their residual is within the tolerance.
         """
         endings = [ending] * len(self.norms) if isinstance(ending, Status) else list(ending)
-        for j in (~(self.x * self.scale).isfinite().all(dim=0)).nonzero().flatten().tolist():
+        finite = self._ladder.wide.finite(self.x * self.scale)
+        for j in (~finite).nonzero().flatten().tolist():
             # Solved, but beyond the range of double: nothing is returned for it.
             column = torch.tensor([j])
             self.x = with_columns(self.x, column, torch.zeros_like(self.b[:, column]))

@@ -6,15 +6,17 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from halfgp.data import ArrayLike, Vectors, as_vectors
 from halfgp.errors import ConvergenceWarning, InputError
+from halfgp.operators.adapters import as_operator
+from halfgp.operators.base import Operator, rung_name
 from halfgp.precision import Precision
-from halfgp.preconditioners import Preconditioner, PreconditionerConfig
+from halfgp.preconditioners import Preconditioner, PreconditionerConfig, build_preconditioner
 from halfgp.solvers.advice import advice
 from halfgp.solvers.base import SolveResult, check_tolerance
 from halfgp.solvers.checkpoint import SolveCheckpoint
@@ -22,7 +24,6 @@ from halfgp.solvers.controller import Callback, Controller, Options
 from halfgp.solvers.energy import LARGEST_RESIDUAL
 from halfgp.solvers.ladder import Ladder
 from halfgp.solvers.reorthogonalise import window_of
-from halfgp.solvers.system import System, as_system, rung_name
 
 
 def cg(
@@ -82,8 +83,8 @@ def cg(
         check_tolerance(each, max_iterations, min_iterations)
     if inner_product not in ("auto", "log", "direct"):
         raise InputError(f'`inner_product` must be "log", "direct" or "auto"; got {inner_product!r}.')
-    system = as_system(A)
-    vectors = as_vectors(b, "b", system.size, system.device, float("inf"))
+    system = as_operator(A)
+    vectors = as_vectors(b, "b", system.rows_held, system.device, float("inf"))
     window = window_of(reorthogonalise)
     ladder = Ladder(system, precision, residual_precision)
     built = build_preconditioner(preconditioner, system)
@@ -151,25 +152,10 @@ def _tolerances(tol: float | Sequence[float], vectors: Vectors, name: str) -> Te
     return found.expand(t)
 
 
-def _start(x0: ArrayLike, vectors: Vectors, system: System) -> Tensor:
-    start = as_vectors(x0, "x0", system.size, system.device, float("inf")).values
+def _start(x0: ArrayLike, vectors: Vectors, system: Operator) -> Tensor:
+    start = as_vectors(x0, "x0", system.rows_held, system.device, float("inf")).values
     if start.shape != vectors.values.shape:
         raise InputError(
             f"`x0` must have the shape of `b`, {tuple(vectors.values.shape)}; got {tuple(start.shape)}."
         )
     return start
-
-
-def build_preconditioner(preconditioner: Any, system: System) -> Preconditioner | None:
-    """The preconditioner itself, or what a recipe makes of the system."""
-    if preconditioner is None:
-        return None
-    if hasattr(preconditioner, "solve"):
-        return cast(Preconditioner, preconditioner)
-    if hasattr(preconditioner, "build"):
-        built: Preconditioner = preconditioner.build(system.matrix)
-        return built
-    raise InputError(
-        "`preconditioner` must be None, a recipe such as `PivotedCholesky()`, or have a method `solve`; got"
-        f" {type(preconditioner).__name__}."
-    )

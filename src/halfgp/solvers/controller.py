@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from halfgp.data import Vectors
+from halfgp.operators.base import column_major
 from halfgp.preconditioners import Preconditioner
 from halfgp.solvers.base import EARLIER, SolveResult, Status
 from halfgp.solvers.best import Best
@@ -18,7 +19,6 @@ from halfgp.solvers.gap import GapMonitor
 from halfgp.solvers.ladder import CONTRACTION, DIVERGENCE, OVERTAKEN, PROGRESS, Ladder
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
 from halfgp.solvers.state import State, snapshot, with_columns
-from halfgp.solvers.system import column_major
 
 Callback = Callable[[int, Tensor], object]
 READ_EVERY = 5  # iterations between readings of the gap
@@ -148,7 +148,7 @@ class Controller:
 
     def _least_residual(self) -> float:
         """The smallest relative residual that may be needed: |r|² / noise is at least the error's square."""
-        noise = float(self._ladder.wide.noise.min())
+        noise = self._ladder.wide.least_nugget
         least = self._options.error_tol * math.sqrt(noise * self._ladder.wide.size)
         size = self._best.norms * self._best.scale.reshape(-1)
         wanted = self._options.tol if noise <= 0.0 else torch.minimum(self._options.tol, least / size)

@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor
 
+from halfgp.operators.base import Operator
 from halfgp.preconditioners import Preconditioner, is_below
 from halfgp.solvers.ritz import LeastRitzValue
 from halfgp.solvers.state import State, snapshot
-from halfgp.solvers.system import System
 
 WINDOW = 0.1  # of the iterations so far, whose gains are compared with those of as many before
 FEWEST = 8  # iterations of a window: gains go up and down from one to the next
@@ -41,10 +41,10 @@ class EnergyMonitor:
     upper part is solved long before the lower one, deceives them.
     """
 
-    def __init__(self, system: System, preconditioner: Preconditioner | None, scale: Tensor) -> None:
+    def __init__(self, system: Operator, preconditioner: Preconditioner | None, scale: Tensor) -> None:
         self._system, self._preconditioner = system, preconditioner
         self._unit = scale.double().reshape(-1) / math.sqrt(max(system.size, 1))  # columns are held scaled
-        noise = float(system.noise.min()) if system.size else 0.0
+        noise = system.least_nugget if system.size else 0.0
         self._above = 1.0
         above = preconditioner is not None and not is_below(preconditioner)
         self._ritz = LeastRitzValue(len(self._unit)) if above else None

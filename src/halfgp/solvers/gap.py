@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from halfgp.solvers.system import System
+from halfgp.operators.base import Operator
 
 SAMPLED_ROWS = 64  # the relative standard deviation of a norm from so many rows is about a tenth
 SAMPLED_ENTRIES = 2**24  # at most, however long the rows
@@ -21,24 +21,26 @@ class GapMonitor:
     products themselves.
     """
 
-    def __init__(self, wide: System, b: Tensor) -> None:
+    def __init__(self, wide: Operator, b: Tensor) -> None:
         n = wide.size
         count = max(1, min(n, SAMPLED_ROWS, SAMPLED_ENTRIES // max(n, 1)))
         order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
         self._sample = order[:count].to(b.device)
+        self._wide = wide
         self.rows = wide.rows(self._sample).double()
-        self._b = b[self._sample]
+        self._b = wide.at(b, self._sample)
         self._stretch = math.sqrt(n / count)
 
     def gap(self, x: Tensor, r: Tensor, columns: Tensor) -> Tensor:
         """Estimates (t,) of the gap's norm for these columns of b, with x and r (n, t)."""
-        missing = self._b[:, columns] - self.rows @ x - r[self._sample]
+        missing = self._b[:, columns] - self._wide.total(self.rows @ x) - self._wide.at(r, self._sample)
         return missing.square().sum(dim=0).sqrt() * self._stretch
 
-    def perturbation(self, system: System) -> float:
+    def perturbation(self, system: Operator) -> float:
         """An estimate of the norm of A on that rung minus A: 2 √n times the root mean square of an entry.
 
         Exact for independent errors, as of rounded entries; for the coherent ones of rounded inputs low.
         """
         error = system.rows(self._sample).double() - self.rows
-        return 2.0 * math.sqrt(system.size) * float(error.square().mean().sqrt())
+        mean_square = system.total(error.square().sum()) / (len(self._sample) * system.size)
+        return 2.0 * math.sqrt(system.size) * float(mean_square.sqrt())

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from halfgp.operators.base import Operator
 from halfgp.precision import DOUBLE, Format
-from halfgp.solvers.system import System
 
 
 class InnerProduct(ABC):
@@ -30,12 +30,12 @@ class InnerProduct(ABC):
 class Direct(InnerProduct):
     """Plain sums.
 
-    In double they come from the system, which may be sharded. In a narrower format every term and the result
+    In double they come from the operator as they are. In a narrower format every term and the result
     are rounded to it: in half a sum past 65504 is infinite and one below 2^-25 is zero, which is how
     standard conjugate gradients fail there.
     """
 
-    def __init__(self, system: System, fmt: Format) -> None:
+    def __init__(self, system: Operator, fmt: Format) -> None:
         self._system = system
         self._format = fmt
 
@@ -45,7 +45,7 @@ class Direct(InnerProduct):
             return self._system.dot(u, v)
         dtype = self._format.dtype
         terms = (u.to(dtype) * v.to(dtype)).float()  # rounded terms; the sum itself in single, as on GPUs
-        return terms.sum(dim=0).to(dtype).double()
+        return self._system.total(terms.sum(dim=0)).to(dtype).double()
 
     def ratio(self, numerator: Tensor, denominator: Tensor) -> Tensor:
         """Quotient, rounded to the format."""
@@ -63,7 +63,7 @@ class Log(InnerProduct):
     vectors, and ratios are differences. Terms are summed in the format given. Zero has the logarithm -inf.
     """
 
-    def __init__(self, system: System, fmt: Format) -> None:
+    def __init__(self, system: Operator, fmt: Format) -> None:
         self._system = system
         self._dtype = fmt.dtype
 
@@ -71,9 +71,9 @@ class Log(InnerProduct):
         """Signs and logarithms (2, t)."""
         left, right = u.to(self._dtype), v.to(self._dtype)
         logs = left.abs().log() + right.abs().log()
-        if not len(logs):
-            return torch.stack([torch.zeros(u.shape[1]), torch.full((u.shape[1],), -torch.inf)]).double()
-        largest = logs.amax(dim=0)
+        largest = logs.amax(dim=0) if len(logs) else logs.new_full((u.shape[1],), -torch.inf)
+        # Of all rows, wherever they are held: terms are added that were shifted by the same.
+        largest = self._system.largest(largest)
         shift = torch.where(largest.isinf(), torch.zeros_like(largest), largest)
         total = (torch.sign(left) * torch.sign(right) * (logs - shift).exp()).sum(dim=0)
         total = self._system.total(total).double()

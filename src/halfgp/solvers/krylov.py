@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from halfgp.preconditioners import Preconditioner
+from halfgp.operators.base import Operator
+from halfgp.preconditioners import Multiplier
 from halfgp.solvers.reorthogonalise import Basis
 from halfgp.solvers.state import State, snapshot
-from halfgp.solvers.system import System
 
 Doubles = NDArray[np.float64]
 LISTS = ("columns", "next", "betas", "norms")  # of a space, by step
@@ -45,7 +45,7 @@ class KrylovSpace:
     Memory is O(k² t) for k steps beside the basis; a correction takes O(k³ t + n k t).
     """
 
-    def __init__(self, system: System, preconditioner: Preconditioner | None, basis: Basis) -> None:
+    def __init__(self, system: Operator, preconditioner: Multiplier | None, basis: Basis) -> None:
         self._system = system
         self._preconditioner = preconditioner
         self._basis = basis
@@ -126,8 +126,7 @@ class KrylovSpace:
         change = self._padded(image)
         for boundary in self._boundaries:
             change = change + boundary.outside * (boundary.weight * y[boundary.step])
-        matmul = getattr(self._preconditioner, "matmul", None)
-        return e, residual - (change if matmul is None else matmul(change))
+        return e, residual - self._applied(change)
 
     def keep(self, columns: Tensor) -> None:
         """Drop all but these columns."""
@@ -160,6 +159,10 @@ class KrylovSpace:
     def _is_boundary(self, k: int) -> bool:
         return any(boundary.step == k for boundary in self._boundaries)
 
+    def _applied(self, v: Tensor) -> Tensor:
+        """P v."""
+        return v if self._preconditioner is None else self._preconditioner.matmul(v)
+
     def _padded(self, c: Tensor) -> Tensor:
         """The combination of the basis, whose newest vector takes no part."""
         return self._basis.combine(torch.cat([c, torch.zeros_like(c[:1])])).double()
@@ -172,10 +175,8 @@ class KrylovSpace:
             matrix[:, : k + 1, k] = column.T
             if not self._is_boundary(k):
                 matrix[:, k + 1, k] = self._next[k]
-        matmul = getattr(self._preconditioner, "matmul", None)
         for boundary in self._boundaries:
-            outside = boundary.outside if matmul is None else matmul(boundary.outside)
-            inside = self._basis.coefficients(outside)[:steps]
+            inside = self._basis.coefficients(self._applied(boundary.outside))[:steps]
             matrix[:, :, boundary.step] += (inside * boundary.weight).T
         return torch.from_numpy(_solved(matrix.numpy(), c.T.cpu().numpy())).T.to(c.device)
 

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import asdict
 
 from halfgp.errors import InputError, OutOfRangeError
+from halfgp.operators.base import Operator, rung_name
 from halfgp.precision import Precision
 from halfgp.solvers.base import Climb
 from halfgp.solvers.gap import GapMonitor
 from halfgp.solvers.state import State
-from halfgp.solvers.system import System, rung_name
 
 PROGRESS = 0.9  # a check that shows more of the last residual than this has stagnated
 CONTRACTION = 0.1  # a rung must gain a digit between checks, or the next one is cheaper
@@ -36,7 +36,9 @@ class Ladder:
         climbs: so far.
     """
 
-    def __init__(self, system: System, precision: str | Precision, wide: str | Precision = "double") -> None:
+    def __init__(
+        self, system: Operator, precision: str | Precision, wide: str | Precision = "double"
+    ) -> None:
         self.given, self.wide = system, system.with_precision(wide)
         self.passes: Counter[str] = Counter()
         self.climbs: list[Climb] = []
@@ -71,7 +73,7 @@ class Ladder:
         """
         if self.fixed or monitor is None:
             return
-        noise = float(self.wide.noise.min())
+        noise = self.wide.least_nugget
         for position, rung in enumerate(self._rungs):
             if noise <= 0.0 and rung.is_sixteen_bit:
                 continue
@@ -117,7 +119,7 @@ class Ladder:
         if not self.fixed:
             self.system = self.wide.with_precision(self._rungs[self._position])
 
-    def _built(self, rung: Precision) -> System | None:
+    def _built(self, rung: Precision) -> Operator | None:
         """The matrix on a rung; None where its points or variances are out of the range of that format."""
         try:
             return self.wide.with_precision(rung)

@@ -12,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from halfgp.data import ArrayLike, as_vectors, binary_scale
+from halfgp.data import ArrayLike, as_vectors
 from halfgp.errors import InputError
+from halfgp.operators.adapters import as_operator
+from halfgp.operators.base import Operator, column_major, rung_name
 from halfgp.precision import DOUBLE, Precision
 from halfgp.solvers.recurrence import rounded
 from halfgp.solvers.reorthogonalise import Basis, window_of
-from halfgp.solvers.system import System, as_system, column_major, rung_name
 
 Doubles = NDArray[np.float64]
 
@@ -106,11 +107,11 @@ def lanczos(
     """
     if steps < 1:
         raise InputError(f"`steps` must be at least 1; got {steps}.")
-    system = as_system(A)
+    system = as_operator(A)
     rung = Precision.resolve(precision) if precision != "auto" else Precision.resolve("single")
     system = system.with_precision(rung)
-    vectors = as_vectors(start, "start", system.size, system.device, float("inf"))
-    if not vectors.values.numel():
+    vectors = as_vectors(start, "start", system.rows_held, system.device, float("inf"))
+    if not system.size or not vectors.values.shape[1]:
         raise InputError(f"`start` must hold a vector; got shape {tuple(vectors.values.shape)}.")
     window = None if keep_basis else window_of(reorthogonalise)
     with torch.no_grad():
@@ -138,7 +139,7 @@ class LanczosProcess:
         off_diagonal: rows (t,), the norms of what came after.
     """
 
-    def __init__(self, system: System, start: Tensor, window: int | None) -> None:
+    def __init__(self, system: Operator, start: Tensor, window: int | None) -> None:
         self._system = system
         self._basis = None if window == 0 else Basis(system, window, system.precision.vectors)
         self.norms = system.dot(start, start).sqrt()
@@ -162,7 +163,7 @@ class LanczosProcess:
             self._basis.append(q)
             for _ in range(2):  # classical Gram-Schmidt is as good as modified, if done twice
                 w = w - self._basis.combine(self._basis.coefficients(w))
-        size = binary_scale(w)  # the square of a norm may be beyond double where the norm is not
+        size = self._system.binary_scale(w)  # the square of a norm may be beyond double where the norm is not
         scaled = w / size
         beta = self._system.dot(scaled, scaled).sqrt() * size
         self._lengths += self.alive.cpu()

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from halfgp.data import ArrayLike, Vectors, as_vectors
 from halfgp.errors import ConvergenceWarning, InputError
+from halfgp.operators.adapters import as_operator
+from halfgp.operators.base import Operator, column_major
 from halfgp.precision import Precision
 from halfgp.solvers.advice import advice
 from halfgp.solvers.base import SolveResult, Status, check_tolerance
@@ -20,7 +22,6 @@ from halfgp.solvers.best import Best
 from halfgp.solvers.ladder import CONTRACTION, PROGRESS, Ladder
 from halfgp.solvers.lanczos import LanczosProcess
 from halfgp.solvers.reorthogonalise import window_of
-from halfgp.solvers.system import System, as_system, column_major
 
 
 def minres(
@@ -53,8 +54,8 @@ def minres(
         are by shift and column. An iteration costs one product and O(n t s) beside it.
     """
     check_tolerance(tol, max_iterations)
-    system = as_system(A)
-    vectors = as_vectors(b, "b", system.size, system.device, float("inf"))
+    system = as_operator(A)
+    vectors = as_vectors(b, "b", system.rows_held, system.device, float("inf"))
     single = isinstance(shifts, int | float)
     values = torch.tensor([shifts] if single else list(shifts), dtype=torch.float64)  # type: ignore[arg-type]
     if not len(values) or not bool(values.isfinite().all()):
@@ -78,7 +79,8 @@ class ShiftedMinres:
         residuals: (S, T) norms, by recurrence.
     """
 
-    def __init__(self, system: System, b: Tensor, shifts: Tensor, window: int | None) -> None:
+    def __init__(self, system: Operator, b: Tensor, shifts: Tensor, window: int | None) -> None:
+        self._system = system
         self._process = LanczosProcess(system, b, window)
         self._shifts = shifts
         self._phi = self._process.norms.expand(shifts.shape).clone()
@@ -123,10 +125,7 @@ class ShiftedMinres:
         direction = torch.where(usable[..., None], direction / safe[..., None], 0.0)
         # At the least squares of a singular system the next step goes far along its null space: one whose
         # rounding is more than what it gains is not taken, nor is any after it, unless both are nothing.
-        largest = (
-            direction.abs().amax(dim=-1).clamp_min(torch.finfo(torch.float64).tiny)
-        )  # squares may overflow
-        reach = cosine.abs() * largest * (direction / largest[..., None]).norm(dim=-1)
+        reach = cosine.abs() * self._norms(direction)
         gain = (cosine.square() / (1.0 + sine.abs())).clamp_min(math.sqrt(self._process.eps))
         self._open &= ~(reach * self._process.roundoff > gain)
         usable &= self._open
@@ -134,6 +133,15 @@ class ShiftedMinres:
         self._phi = torch.where(usable, -sine * self._phi, self._phi)
         self._directions = [self._directions[1], direction]
         self._cosines, self._sines = [c1, cosine], [s1, sine]
+
+    def _norms(self, direction: Tensor) -> Tensor:
+        """Norms (S, T) of directions (S, T, m), whose squares may overflow."""
+        here = (
+            direction.abs().amax(dim=-1) if direction.shape[-1] else direction.new_zeros(direction.shape[:-1])
+        )
+        largest = self._system.largest(here).clamp_min(torch.finfo(torch.float64).tiny)
+        squares = (direction / largest[..., None]).square().sum(dim=-1)
+        return largest * self._system.total(squares).sqrt()
 
 
 class _Rounds:

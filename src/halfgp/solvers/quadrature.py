@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from halfgp.errors import ConvergenceWarning, InputError
+from halfgp.operators.adapters import as_operator
+from halfgp.operators.base import Operator, column_major
 from halfgp.precision import DOUBLE, Precision
-from halfgp.preconditioners import PreconditionerConfig, Root
+from halfgp.preconditioners import PreconditionerConfig, Root, build_preconditioner
 from halfgp.solvers.lanczos import LanczosProcess, LanczosResult, quadrature
-from halfgp.solvers.system import CallableSystem, System, as_system, column_major
 
 LOOK_EVERY = 5  # steps between looks at the value
 SETTLED = 0.1  # of the standard error: what is cut off may be so much
@@ -86,15 +87,18 @@ def log_determinant(
         raise InputError(f"`probes` must be at least 1; got {probes}.")
     if steps < 1:
         raise InputError(f"`steps` must be at least 1; got {steps}.")
-    system = as_system(A)
+    system = as_operator(A)
     if not system.size:
         raise InputError("`A` must have at least one row; got shape (0, 0).")
     generator = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 2, (system.size, probes), generator=generator).double() * 2 - 1
-    signs = signs.to(system.device)
-    built: Any = preconditioner
-    if preconditioner is not None and not hasattr(preconditioner, "whiten"):
-        built = preconditioner.build(system.matrix)
+    signs = signs[system.held].to(system.device)
+    built = build_preconditioner(preconditioner, system)
+    if built is not None and not isinstance(built, Root):
+        raise InputError(
+            "`preconditioner` must have a root and a log-determinant, as that of `PivotedCholesky()` has; got"
+            f" {type(built).__name__}. Use that, or none."
+        )
     passes = 0
     for rung in ("single", "double") if precision == "auto" else (precision,):
         least = _least_eigenvalue(system, built)
@@ -133,20 +137,52 @@ def log_determinant(
     )
 
 
-def _least_eigenvalue(system: System, built: Root | None) -> float:
+def _least_eigenvalue(system: Operator, built: Root | None) -> float:
     """A lower bound of the spectrum; infinite where Ritz values alone tell."""
     if built is None:
-        return float(system.noise.min())
+        return system.least_nugget
     return 1.0 if built.below else math.inf
 
 
-def _tridiagonal(system: System, built: Any, signs: Tensor, steps: int, least: float) -> LanczosResult:
+class _Whitened(Operator):
+    """C^-1 A C^-T with P = C C'; its rows are shared out as those of A."""
+
+    def __init__(self, inner: Operator, root: Root) -> None:
+        self._inner, self._root = inner, root
+        self.shape, self.device, self.precision = inner.shape, inner.device, inner.precision
+
+    def matmul(self, v: Tensor) -> Tensor:
+        """Column-major."""
+        return column_major(self._root.whiten(self._inner.matmul(self._root.whiten(v, transposed=True))))
+
+    def with_precision(self, precision: str | Precision) -> _Whitened:
+        """With A on another rung."""
+        return _Whitened(self._inner.with_precision(precision), self._root)
+
+    @property
+    def is_shared(self) -> bool:
+        """As of A."""
+        return self._inner.is_shared
+
+    @property
+    def held(self) -> slice:
+        """As of A."""
+        return self._inner.held
+
+    def total(self, partial: Tensor) -> Tensor:
+        """As of A."""
+        return self._inner.total(partial)
+
+    def largest(self, partial: Tensor) -> Tensor:
+        """As of A."""
+        return self._inner.largest(partial)
+
+
+def _tridiagonal(
+    system: Operator, built: Root | None, signs: Tensor, steps: int, least: float
+) -> LanczosResult:
     """Lanczos until more steps tell nothing that the probes' own error would not hide."""
-
-    def whitened(v: Tensor) -> Tensor:
-        return column_major(built.whiten(system.matmul(built.whiten(v, transposed=True))))
-
-    inner = system if built is None else CallableSystem(whitened, system.size, "torch", system.precision)
+    inner = system if built is None else _Whitened(system, built)
     process = LanczosProcess(inner, column_major(signs), None)
     for step in range(1, min(steps, system.size) + 1):
         process.step()

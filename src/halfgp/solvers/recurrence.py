@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from halfgp.data import binary_scale
+from halfgp.operators.base import Operator
 from halfgp.precision import DOUBLE, SINGLE, Format, Precision
-from halfgp.preconditioners import Preconditioner
+from halfgp.preconditioners import Multiplier, Preconditioner
 from halfgp.solvers.inner_products import Direct, InnerProduct, Log
 from halfgp.solvers.krylov import KrylovSpace
 from halfgp.solvers.reorthogonalise import Basis
 from halfgp.solvers.state import State
-from halfgp.solvers.system import System
 
 BETWEEN_STEPS = ("x", "r", "d", "_gamma", "_coefficients", "_active", "_scale")
 
@@ -86,7 +86,7 @@ class Recurrence:
 
     def __init__(
         self,
-        system: System,
+        system: Operator,
         preconditioner: Preconditioner | None,
         *,
         arithmetic: Arithmetic,
@@ -105,13 +105,10 @@ class Recurrence:
         self._residuals = (
             Basis(system, window, arithmetic.basis) if self._basis is not None and takes_from_r else None
         )
-        can_apply = preconditioner is None or hasattr(preconditioner, "matmul")
-        keeps_all = window is None and not arithmetic.textbook and can_apply
-        self._space = (
-            KrylovSpace(system, preconditioner, self._basis)
-            if self._basis is not None and keeps_all
-            else None
-        )
+        self._space: KrylovSpace | None = None
+        keeps_all = self._basis is not None and window is None and not arithmetic.textbook
+        if keeps_all and (preconditioner is None or isinstance(preconditioner, Multiplier)):
+            self._space = KrylovSpace(system, preconditioner, cast(Basis, self._basis))
         # The paper's stable method scales: by a power of two near N^-1/2, and one for each column.
         self._scales = arithmetic.textbook and inner_product == "log"
         self._root = 2.0 ** -round(math.log2(max(system.size, 1)) / 2)
@@ -136,7 +133,7 @@ class Recurrence:
     @property
     def is_finite(self) -> bool:
         """Whether the next direction can be multiplied: a sum with NaN or infinity in it is neither."""
-        return bool(self.d.sum().isfinite())
+        return bool(self._system.total(self.d.sum()).isfinite())
 
     @property
     def curvature_is_finite(self) -> bool:
@@ -255,7 +252,7 @@ class Recurrence:
             self._space.begin(self._norm, beta)
         if self._scales:
             # Divided before the cast to 16 bits: directions are residuals over noise, and would overflow.
-            self._scale = binary_scale(direction).to(direction.dtype)
+            self._scale = self._system.binary_scale(direction).to(direction.dtype)
             self.d = rounded(direction / self._scale, self._arithmetic.direction) * self._scale
         else:
             self.d = rounded(direction, self._arithmetic.direction)

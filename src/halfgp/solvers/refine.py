@@ -10,16 +10,15 @@ from torch import Tensor
 
 from halfgp.data import ArrayLike, Vectors, as_vectors
 from halfgp.errors import ConvergenceWarning, InputError
+from halfgp.operators.adapters import as_operator
 from halfgp.precision import Precision
-from halfgp.preconditioners import Preconditioner, PreconditionerConfig
+from halfgp.preconditioners import Preconditioner, PreconditionerConfig, build_preconditioner
 from halfgp.solvers.advice import advice
 from halfgp.solvers.base import SolveResult, Status, check_tolerance
 from halfgp.solvers.best import Best
-from halfgp.solvers.cg import build_preconditioner
 from halfgp.solvers.gap import GapMonitor
 from halfgp.solvers.ladder import PROGRESS, Ladder
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
-from halfgp.solvers.system import as_system
 
 
 def contraction(A: Any, precision: str | Precision = "half") -> float:
@@ -27,12 +26,12 @@ def contraction(A: Any, precision: str | Precision = "half") -> float:
 
     rho = |E| / noise, E being the error of A on the rung, is read off a sample of rows.
     """
-    ladder = Ladder(as_system(A), precision)
+    ladder = Ladder(as_operator(A), precision)
     return _contraction(ladder)
 
 
 def _contraction(ladder: Ladder) -> float:
-    noise = float(ladder.wide.noise.min()) if ladder.wide.size else 0.0
+    noise = ladder.wide.least_nugget if ladder.wide.size else 0.0
     if noise <= 0.0 or not ladder.wide.has_rows:
         return float("nan")
     nothing = torch.zeros(ladder.wide.size, 1, dtype=torch.float64, device=ladder.wide.device)
@@ -70,8 +69,8 @@ def refine(
     """
     check_tolerance(tol, max_iterations)
     check_tolerance(inner_tol, max_iterations)
-    system = as_system(A)
-    vectors = as_vectors(b, "b", system.size, system.device, float("inf"))
+    system = as_operator(A)
+    vectors = as_vectors(b, "b", system.rows_held, system.device, float("inf"))
     ladder = Ladder(system, precision)
     factor = _contraction(ladder)
     if factor >= 1.0:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from halfgp.errors import InputError
+from halfgp.operators.base import Operator
 from halfgp.precision import Format
 from halfgp.solvers.state import State
-from halfgp.solvers.system import System
 
 CHUNK = 32  # vectors per allocation
 MEMORY = 2**30  # bytes that "every earlier residual" may take before the oldest are dropped
@@ -38,7 +38,7 @@ class Basis:
         complete: whether nothing has been dropped since it began.
     """
 
-    def __init__(self, system: System, window: int | None, fmt: Format) -> None:
+    def __init__(self, system: Operator, window: int | None, fmt: Format) -> None:
         self._system = system
         self._window = window
         self._dtype = fmt.dtype

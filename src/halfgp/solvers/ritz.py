@@ -56,9 +56,11 @@ class LeastRitzValue:
     def state(self) -> State:
         """All that it knows."""
         lists = {"gains": snapshot(self._gains), "gammas": snapshot(self._gammas)}
-        return {**lists, "value": self.value, "live": snapshot(self._live)}
+        # A tensor, for it may be no number, which JSON has not.
+        value = torch.tensor(self.value, dtype=torch.float64)
+        return {**lists, "value": value, "live": snapshot(self._live)}
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         self._gains, self._gammas = list(state["gains"]), list(state["gammas"])
-        self.value, self._live = state["value"], state["live"]
+        self.value, self._live = float(state["value"]), state["live"]

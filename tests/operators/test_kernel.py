@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 import halfgp
-from halfgp import RBF, Constant, Linear, Matern, Periodic, White
+from halfgp import RBF, Constant, KernelOperator, Linear, Matern, Periodic, White
+from halfgp.backends import available
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
@@ -100,7 +101,7 @@ def test_float32_and_float64_torch_vectors_reach_the_backend_as_they_are() -> No
 
     class Spy(ReferenceBackend):
         def bind(self, kernel: Kernel, x1: Tensor, x2: Tensor | None, **options: Any) -> Any:  # type: ignore[override]
-            matrix = operator(kernel, x1)._matrix
+            matrix = operator(kernel, x1).bound._matrix
             matrix.matmul = lambda v, extra: (seen.append(v.data_ptr()), v)[1]  # type: ignore[method-assign]
             return matrix
 
@@ -347,3 +348,36 @@ def test_the_nugget_is_noise_and_white() -> None:
     assert operator(RBF(), X, noise=noise).nugget.tolist() == pytest.approx(noise.tolist())
     with pytest.raises(InputError, match="square"):
         _ = operator(RBF(), X, X).nugget
+
+
+def test_the_transposed_operator_exchanges_the_points() -> None:
+    kernel, x1, x2 = RBF(), torch.randn(7, 2).double(), torch.randn(5, 2).double()
+    crossed = KernelOperator(kernel, x1, x2, precision="double")
+    assert crossed.T.shape == (5, 7)
+    torch.testing.assert_close(crossed.T.to_dense(), crossed.to_dense().T)
+    v = torch.randn(7, 3).double()
+    torch.testing.assert_close(crossed.T @ v, crossed.to_dense().T @ v)
+    square = KernelOperator(kernel, x1, noise=0.1)
+    assert torch.equal(square.T.to_dense(), square.to_dense())
+
+
+@pytest.mark.parametrize("backend", available())
+@pytest.mark.parametrize("square", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_product_keeps_the_layout_of_its_vectors(backend: str, square: bool, dtype: torch.dtype) -> None:
+    """A solve, whose vectors are column-major, turns nothing over."""
+    x = torch.randn(300, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    bound = KernelOperator(
+        Matern(), x, None if square else x[:100], precision="single", backend=backend
+    ).bound
+    v = torch.randn(bound.shape[1], 4, generator=torch.Generator().manual_seed(1)).to(dtype)
+    turned = v.T.contiguous().T
+    found = bound.matmul(turned)
+    assert bound.matmul(v).is_contiguous()
+    assert found.T.is_contiguous()
+    # Only torch's own products add up in an order that depends on the layout, and that in double.
+    allowed = 300 * DOUBLE.eps * float(v.abs().sum(dim=0).max()) if backend == "reference" else 0.0
+    torch.testing.assert_close(found, bound.matmul(v), rtol=0.0, atol=allowed)
+    wide = torch.zeros(bound.shape[1], 9, dtype=dtype)
+    wide[:, 1::2] = v
+    torch.testing.assert_close(bound.matmul(wide[:, 1::2]), found, rtol=0.0, atol=allowed)
