@@ -56,7 +56,7 @@ def test_a_model_of_a_subset_covers_at_every_noise(function, noise, kernel):
 @pytest.mark.parametrize("variance", ["cholesky", "local"])
 @pytest.mark.parametrize("noise", [0.0, 0.001, 0.1])
 def test_so_it_does_without_a_factor_in_double_or_says_so(noise, variance, monkeypatch):
-    """As above 6,000 rows, and above 16,384."""
+    """As above 6,000 rows, and above 10,000."""
     monkeypatch.setattr("halfgp.planner.DOUBLE_ROWS", 0)
     x, y, new, truth = data("smooth", noise, 700)
     gp = GPRegressor(method="cg", subset=250, variance=variance).fit(x, y)
