@@ -37,8 +37,8 @@ test: lint           ## lint, types, import rules and all tests
 # for it heeds no other limit on AMD's. Threads do not spin, which those of several processes would for each other.
 AVX2    := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell HALFGP_INSTRUCTION_SET=avx2 \
            OMP_WAIT_POLICY=passive HALFGP_TEST_THREADS=2
-NUMERIC := $(addprefix tests/,solvers preconditioners likelihood prediction training analysis \
-           test_neighbours.py test_model.py test_honesty.py)
+NUMERIC := $(addprefix tests/,solvers preconditioners likelihood prediction analysis training/test_exact.py \
+           training/test_judgement.py training/test_stochastic.py test_nearest.py test_neighbours.py test_honesty.py)
 
 test-avx2: $(VENV)/.dev ## the numerical tests as on a processor without AVX-512, with two threads
 	@echo "== pytest, AVX2"; $(AVX2) $(PYTEST) $(NUMERIC) $(PYTEST_ARGS)

@@ -24,7 +24,7 @@ from halfgp.tables import read_table, write_table
 from halfgp.version import __version__
 
 COMMANDS = ("fit", "predict", "evaluate", "plan", "report", "doctor")
-LONG = ("--method", "cg", "--subset", "0", "--steps", "40", "--threads", "1", "--quiet")
+LONG = ("--method", "cg", "--subset", "0", "--steps", "15", "--threads", "1", "--quiet")
 
 
 @pytest.fixture(scope="module")

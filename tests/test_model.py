@@ -556,7 +556,7 @@ def test_an_update_keeps_to_its_limit():
     report = model.report
     rng = np.random.default_rng(0)
     with pytest.raises(MemoryLimitError, match="rows with 2 features needs about"):
-        model.update(rng.standard_normal((20_000, 2)), rng.standard_normal(20_000))
+        model.update(rng.standard_normal((100_000, 2)), rng.standard_normal(100_000))
     assert model.report is report
     model.update(X[:3], y[:3])
 
