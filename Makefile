@@ -8,7 +8,8 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 PROJECT := $(PIP) --no-build-isolation --editable
 # Every core has tests of its own, but a process imports torch, and so there are not more than eight.
-PYTEST  := $(BIN)/pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
+# Threads that wait do not spin, which those of several processes would for each other.
+PYTEST  := OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 BUILD   := pyproject.toml CMakeLists.txt src/halfgp/version.py $(wildcard cpp/*)
 
 .DEFAULT_GOAL := help
@@ -34,9 +35,9 @@ test: lint           ## lint, types, import rules and all tests
 	@echo "== pytest"; $(PYTEST) $(PYTEST_ARGS)
 
 # What rounds differently elsewhere: torch, OpenBLAS and the engine held to AVX2, and MKL to what every processor has,
-# for it heeds no other limit on AMD's. Threads do not spin, which those of several processes would for each other.
+# for it heeds no other limit on AMD's.
 AVX2    := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell HALFGP_INSTRUCTION_SET=avx2 \
-           OMP_WAIT_POLICY=passive HALFGP_TEST_THREADS=2
+           HALFGP_TEST_THREADS=2
 NUMERIC := $(addprefix tests/,solvers preconditioners likelihood prediction analysis training/test_exact.py \
            training/test_judgement.py training/test_stochastic.py test_nearest.py test_neighbours.py test_honesty.py)
 

@@ -11,6 +11,8 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # some who start us want Ctrl-C ignored
         signal.signal(signal.SIGINT, _leave)
+    # Threads of dense algebra that wait spin by default: beside other work they take ten times the processor.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded
     from halfgp.cli import main as run
 
     signal.signal(signal.SIGINT, handler)
