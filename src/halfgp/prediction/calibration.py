@@ -9,8 +9,6 @@ from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Scaled
 
 SMALLEST = 1e-6  # beyond, targets are explained to the last digit, and the scale is that of rounding
-NORMAL = 1.959964**2  # what 95 % of squared normal numbers are below
-TAILS = 1 / 3  # of what the density asks for: below, residuals far out would cost more than 0.45 nats a row
 
 
 def scales_of(point: Hyperparameters, squares: Tensor) -> Tensor:
@@ -19,10 +17,9 @@ def scales_of(point: Hyperparameters, squares: Tensor) -> Tensor:
     Hyperparameters come from a subset, where the data say less and a kernel that is too rough or too smooth
     for them shows less; or from several targets at once, which share a kernel and a noise that are too large
     for some and too small for others. To multiply K + noise by a number changes no mean, and every variance
-    by it. Two numbers are asked for: the one at which intervals of 95 % hold 95 % of the rows; and the one
-    with the highest leave-one-out density, the mean of squared residuals over their variances. They agree
-    where residuals are normal. Where a few are far out, the second is the larger, and intervals that are to
-    hold those hold too much else: the first is taken then, but no less than a third of the second.
+    by it. The number of the highest leave-one-out density is the mean of squared residuals over their
+    variances. Where residuals are not normal, intervals of 95 % then hold more or fewer rows than that; a
+    scale that made them hold 95 % would spoil the density, and every other interval.
 
     Args:
         point: where, not yet scaled.
@@ -34,6 +31,5 @@ def scales_of(point: Hyperparameters, squares: Tensor) -> Tensor:
     """
     if point.noise is None or not isinstance(point.kernel, Scaled):
         return torch.ones(squares.shape[1], dtype=torch.float64)
-    by_density, by_coverage = squares.mean(dim=0), squares.quantile(0.95, dim=0) / NORMAL
-    wanted = torch.maximum(by_coverage, TAILS * by_density).clamp_min(SMALLEST)
-    return torch.where(by_density > 0, wanted, 1.0)
+    by_density = squares.mean(dim=0)
+    return torch.where(by_density > 0, by_density.clamp_min(SMALLEST), 1.0)

@@ -23,6 +23,7 @@ from halfgp.training.stochastic import State, StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
 QUIET = 1e-3  # of the noise, for a second start
+FEW_FEATURES = 4  # of which a subset discards none
 SHORTER, SHORTENINGS = 0.8, 5  # lengthscales, at a time and at most
 ROUNDS = (15, 20, 30)  # iterations, each with neighbours in the metric that the last one found
 # Changes of the loss per row that end a search: of all rows; of neighbourhoods among them; of a subset, which
@@ -128,7 +129,9 @@ class _Run:
         point = self._climb(size, seed)
         if 0 < size < rows and self._settings.subset_iterations:
             self._found = point
-            point = self._better(point, self._among_neighbours())
+            few = self._problem.x.shape[1] <= FEW_FEATURES
+            starts = [self._start, point] if few else [self._start]
+            point = self._better(point, *(self._among_neighbours(start) for start in starts))
         vector = self._coordinates.vector(point)
         self._save(vector, None)
         return vector
@@ -141,7 +144,8 @@ class _Run:
         """
         seed = self._settings.seed + 1  # drawn apart from the subset, which may speak well of its own rows
         judged = [judge(point, self._problem, seed) for point in points]
-        logger.info("rows left out, by what a subset and what neighbours taught: %s, %s", *judged)
+        told = ", ".join(map(str, judged))
+        logger.info("rows left out, by what a subset and what neighbours taught: %s", told)
         best = max(range(len(points)), key=lambda i: judged[i].log_density)
         point, found = points[best], judged[best]
         for _ in range(SHORTENINGS):
@@ -154,12 +158,12 @@ class _Run:
             point, found = shorter, other
         return point
 
-    def _among_neighbours(self) -> Hyperparameters:
-        """The best point for neighbourhoods among all rows, renewed as the lengthscales move.
+    def _among_neighbours(self, point: Hyperparameters) -> Hyperparameters:
+        """The best point for neighbourhoods among all rows, renewed as the lengthscales move, from there.
 
-        From the start, not from a subset's end: what a subset took for irrelevant has no gradient any more.
+        From where a subset ended it is not far, where features are few. Of many, some are irrelevant to a
+        subset, and have no gradient any more: from the start then.
         """
-        point = self._start
         for iterations in ROUNDS:
             likelihood = NeighbourLikelihood.around(
                 point,
