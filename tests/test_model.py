@@ -482,7 +482,7 @@ import torch
 torch.set_num_threads(1)
 from halfgp.model import ExactGP
 
-from halfgp.training import peak_memory as peak
+from halfgp.memory import peak_memory as peak
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 20), dtype=np.float32)

@@ -18,7 +18,7 @@ from halfgp.planner import (
     choose_variance,
     factor_bytes,
     make_plan,
-    physical_memory,
+    usable_memory,
 )
 from halfgp.settings import Settings
 
@@ -31,7 +31,7 @@ torch.set_num_threads(1)
 from contracts.textbook import points, targets
 from halfgp.model import ExactGP
 
-from halfgp.training import peak_memory as peak
+from halfgp.memory import peak_memory as peak
 
 x = points({n}, 6)
 y = targets(x)[:, 0]
@@ -68,7 +68,7 @@ def test_a_plan_says_what_will_be_done():
     small = make_plan(1000, 3, 1, Settings())
     assert (small.rows, small.features, small.method, small.variance) == (1000, 3, "cholesky", "cholesky")
     assert small.passes == 0
-    assert small.memory_limit == physical_memory()
+    assert small.memory_limit == usable_memory()
     large = make_plan(200_000, 9, 1, Settings(steps=10))
     assert (large.method, large.variance) == ("cg", "local")
     assert large.passes > make_plan(200_000, 9, 1, Settings(steps=0)).passes
@@ -126,21 +126,6 @@ def test_the_speed_of_this_machine_is_measured_once(monkeypatch):
     assert 1e5 < entry_rate(3) < 1e12
     assert entry_rate(3) == entry_rate(3)
     entry_rate.cache_clear()
-
-
-def test_the_memory_of_the_group_of_processes_counts(monkeypatch):
-    machine = physical_memory()
-    assert machine > 10**8
-    monkeypatch.setattr(Path, "read_text", lambda self: "12345678\n")
-    assert physical_memory() == 12345678
-    monkeypatch.setattr(Path, "read_text", lambda self: "max\n")
-    assert physical_memory() >= machine
-
-    def absent(self):
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", absent)
-    assert physical_memory() >= machine
 
 
 @pytest.mark.parametrize(
