@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,15 +81,15 @@ def test_a_plan_says_what_will_be_done():
         ({"rows": 200_000}, {}),
         ({"targets": 50}, {}),
         ({"features": 50}, {}),
-        ({}, {"probes": 100}),
+        ({}, {"training__probes": 100}),
         ({}, {"rank": 5000}),
-        ({}, {"variance": "cholesky"}),
+        ({}, {"variances__method": "cholesky"}),
     ],
     ids=repr,
 )
 def test_memory_grows_with_what_takes_memory(shape, options):
-    plain, base = Settings(probes=10, rank=100, steps=5), {"rows": 100_000, "features": 5, "targets": 1}
-    more = make_plan(settings=replace(plain, **options), **{**base, **shape})
+    plain, base = Settings(rank=100, steps=5), {"rows": 100_000, "features": 5, "targets": 1}
+    more = make_plan(settings=plain.with_params(**options), **{**base, **shape})
     assert more.memory > make_plan(settings=plain, **base).memory
 
 
@@ -104,7 +103,7 @@ def test_a_fit_that_does_not_fit_is_refused_with_the_numbers_and_the_remedy():
         MemoryLimitError, match=f"100,000 rows with 20 features needs about {needed}. Raise `mem"
     ):
         plan.require()
-    with pytest.raises(MemoryError, match='`method="cg", variance="local"`, or take fewer rows'):
+    with pytest.raises(MemoryError, match='`method="cg", variances__method="local"`, or take fewer rows'):
         plan.require()
     make_plan(1000, 20, 1, Settings(memory_limit="2GB")).require()
 
@@ -130,7 +129,10 @@ def test_the_speed_of_this_machine_is_measured_once(monkeypatch):
 
 @pytest.mark.parametrize(
     ("n", "options"),
-    [(6000, {"method": "cg", "variance": "local", "subset": 0, "steps": 1}), (1500, {"method": "cholesky"})],
+    [
+        (6000, {"method": "cg", "variances__method": "local", "subset": 0, "steps": 1}),
+        (1500, {"method": "cholesky"}),
+    ],
     ids=["cg", "cholesky"],
 )
 def test_memory_is_foreseen_within_a_factor_of_two_and_a_half(n, options):
@@ -141,6 +143,6 @@ def test_memory_is_foreseen_within_a_factor_of_two_and_a_half(n, options):
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, check=True, timeout=120
     )
     before, growth = json.loads(found.stdout)
-    plan = make_plan(n, 6, 1, Settings(**options))
+    plan = make_plan(n, 6, 1, Settings().with_params(**options))
     assert 1 / 2.5 < (plan.memory - RESIDENT) / growth < 2.5
     assert 1 / 1.5 < RESIDENT / before < 1.5

@@ -81,8 +81,8 @@ class Plan:
             raise MemoryLimitError(
                 f"A fit of {self.rows:,} rows with {self.features} features needs about"
                 f" {self.memory / 1e9:.2f} GB, and {self.memory_limit / 1e9:.2f} GB are allowed. Raise"
-                ' `memory_limit`, lower `rank` or `probes`, use `method="cg", variance="local"`, or take'
-                " fewer rows."
+                " `memory_limit`, lower `rank` or `training__probes`, use"
+                ' `method="cg", variances__method="local"`, or take fewer rows.'
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -151,13 +151,13 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         variance, passes = "cholesky", 0
         memory, seconds = exact_bytes(rows), exact_seconds(rows, settings.threads)
     else:
-        variance = choose_variance(settings.variance, rows, limit)
-        iterations = min(settings.max_iterations, ITERATIONS)
+        variance = choose_variance(settings.variances.method, rows, limit)
+        iterations = min(settings.training.max_iterations, ITERATIONS)
         subset = min(settings.subset, rows)
         memory = exact_bytes(subset)
         if settings.steps:
             rank = automatic_rank(rows, PRECONDITIONER_BYTES) if settings.rank is None else settings.rank
-            memory = max(memory, solve_bytes(rows, targets + settings.probes, iterations, rank))
+            memory = max(memory, solve_bytes(rows, targets + settings.training.probes, iterations, rank))
         # With a factor, a product or two tell how exact it is.
         final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
         passes = settings.steps * (iterations // 2 + 3) + final
@@ -165,7 +165,7 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         if subset and settings.subset_iterations:
             seconds += training_seconds(subset, rows, features, settings.threads)
         if variance == "cholesky":
-            double = routes(method, settings.variance, rows, limit)[0] == "double factor"
+            double = routes(method, settings.variances.method, rows, limit)[0] == "double factor"
             memory = max(memory, factor_bytes(rows, 8 if double else 4))
             # Of a factor and an inverse the first is a third of the work, and solves for the rows that are
             # looked at come on top; single takes half of it.
