@@ -31,6 +31,7 @@ from halfgp import AutomaticPreconditioner, KernelOperator, PivotedCholesky, Spa
 from halfgp.errors import ConvergenceWarning
 from halfgp.model import ExactGP
 from halfgp.preconditioners import LowRankPlusNoise
+from halfgp.settings import SolveOptions, VarianceOptions
 from product_report import console
 from uci import data_directory, training_rows
 
@@ -66,7 +67,8 @@ def learned(name: str, kernel: str) -> tuple[KernelOperator, Tensor]:
     # What is learned is wanted, not the solve: one iteration of that, whatever it leaves.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ExactGP(kernel, unsolved="warn", variance="local", calibrate=False, test_max_iterations=1)
+        solve = SolveOptions(max_iterations=1, unsolved="warn")
+        model = ExactGP(kernel, solve=solve, variances=VarianceOptions("local", calibrate=False))
         model.fit(x.numpy(), y.numpy())
     problem, point = model.posterior.problem, model.hyperparameters
     return problem.operator(point, "single"), point.centred(problem.y)[:, 0]

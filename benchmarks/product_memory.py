@@ -14,7 +14,7 @@ import time
 import torch
 
 from halfgp import RBF, KernelOperator
-from resident import peak_bytes, resident_bytes
+from halfgp.memory import peak_memory, resident_memory
 
 
 def main() -> None:
@@ -23,12 +23,12 @@ def main() -> None:
     # A small product first, so that libraries and threads are loaded before the count begins.
     KernelOperator(kernel, torch.randn(500, d), precision="half", storage="on_the_fly") @ torch.randn(500, t)
     x, v = torch.randn(n, d), torch.randn(n, t)
-    before = resident_bytes()  # not the peak so far, which would hide what fits under it
+    before = resident_memory()  # not the peak so far, which would hide what fits under it
     start = time.perf_counter()
     operator = KernelOperator(kernel, x, precision="half", storage="on_the_fly")
     product = operator @ v
     seconds = time.perf_counter() - start
-    extra = peak_bytes() - before - product.nbytes
+    extra = peak_memory() - before - product.nbytes
     size = {"n": n, "d": d, "t": t}
     print(json.dumps(size | {"seconds": seconds, "rate": n**2 / seconds, "extra_bytes": extra}))
 

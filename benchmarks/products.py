@@ -32,9 +32,9 @@ from torch import Tensor
 from halfgp import RBF, KernelOperator
 from halfgp.doctor import examine
 from halfgp.errors import HalfGPError
+from halfgp.memory import resident_memory
 from peers import PEERS, KeOps, Peer, TorchDense
 from product_report import Claim, console, draw_chart, print_claims, print_rates
-from resident import resident_bytes
 from timing import Timing, round_robin
 
 HERE = Path(__file__).parent
@@ -177,13 +177,13 @@ def stored(run: Run) -> None:
     """Entries held as float16 against torch's dense float32 product, d = 9, with the memory of each."""
     x, v = problem(run.n, 9)
     memory: dict[str, float] = {}
-    before = resident_bytes()
+    before = resident_memory()
     peers = build_peers(run, (TorchDense,), x, v)
-    memory[TorchDense.name] = resident_bytes() - before
-    before = resident_bytes()
+    memory[TorchDense.name] = resident_memory() - before
+    before = resident_memory()
     operator = KernelOperator(RBF(lengthscale=3.0), x, precision="half", storage="stored")
     product = operator @ v  # entries may be filled at the first product: count and warm them
-    memory["ours, stored"] = resident_bytes() - before
+    memory["ours, stored"] = resident_memory() - before
     candidates: dict[str, Callable[[], Tensor]] = {"ours, stored": lambda: operator @ v, **peers}
     timings = round_robin(candidates, rounds=max(run.rounds, 3))
     for peer in peers.values():

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from resident import peak_bytes
 from rich.table import Table
 
 from halfgp.datasets import load_uci
 from halfgp.scores import score
 from product_report import console
-from resident import peak_bytes
 from training_peers import METHODS, Rows
 
 HERE = Path(__file__).parent

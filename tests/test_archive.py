@@ -35,6 +35,7 @@ from halfgp.archive.settings_json import NOT_STORED
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.errors import FileError, InputError, NotFittedError
 from halfgp.persistence import FORMAT_VERSION, _checksum, read_file, write_file
+from halfgp.settings import SolveOptions, TrainingOptions, VarianceOptions
 
 N = 120
 RNG = np.random.default_rng(0)
@@ -63,8 +64,8 @@ def _flatten(value: Any) -> list[Any]:
 
 MODELS: dict[str, dict[str, Any]] = {
     "cholesky": {**QUICK, "method": "cholesky"},
-    "cg with a factor": {**CG, "variance": "cholesky"},
-    "cg with neighbours": {**CG, "variance": "local", "neighbours": 10},
+    "cg with a factor": {**CG, "variances__method": "cholesky"},
+    "cg with neighbours": {**CG, "variances__method": "local", "variances__neighbours": 10},
     "every object": {
         **CG,
         "kernel": 1.5 * RBF([1.0, 2.0]) + Matern(0.5, active_dims=[1]) + White(0.01),
@@ -76,10 +77,11 @@ MODELS: dict[str, dict[str, Any]] = {
             "lengthscale": Overall(LogNormal(1.0, 0.5)),
         },
         "backend": ReferenceBackend(),
-        "variance": "local",
+        "variances": VarianceOptions("local"),
+        "training": TrainingOptions(probes=7, tol=0.1),
+        "solve": SolveOptions(tol=1e-3),
         "memory_limit": "2 GB",
         "mean": "zero",
-        "progress": True,
     },
     "neighbours": {**CG, "preconditioner": SparseInverseCholesky(neighbours=5, landmarks=3, seed=2)},
     "every other": {**CG, "priors": None, "preconditioner": Nystrom(rank=9, seed=2), "rank": 3, "threads": 1},
@@ -145,7 +147,7 @@ def test_numbers_of_numpy_and_a_limit_in_floating_point(tmp_path: Path) -> None:
         **CG,
         "steps": np.int64(1),
         "threads": np.int32(1),
-        "tol": np.float32(0.5),
+        "training__tol": np.float32(0.5),
         "memory_limit": 2e9,
     }
     model = ExactGP(**options).fit(X, Y)
@@ -178,10 +180,16 @@ def test_priors_as_files_had_them_before_there_were_others(saved: Path, tmp_path
 
 
 def third_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """What a posterior of the only kind knows stands in the header itself."""
+    """What a posterior of the only kind knows stands in the header itself, and all settings on one level."""
     posterior = header.pop("posterior")
     assert posterior.pop("kind") == "exact"
     header.update(posterior)
+    settings = header["settings"]
+    training, solve, variances = (settings.pop(name) for name in ("training", "solve", "variances"))
+    settings.update(training)
+    settings.update(test_tol=solve["tol"], test_max_iterations=solve["max_iterations"])
+    settings.update(unsolved=solve["unsolved"], variance=variances["method"])
+    settings.update(neighbours=variances["neighbours"], calibrate=variances["calibrate"])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -342,9 +350,10 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "prior without a density": (put(*OVERALL[:-1], value={}), "settings.priors.lengthscale.fields"),
     "bool for int": (put("settings", "steps", value=True), "settings.steps"),
     "null for bool": (put("settings", "ard", value=None), "settings.ard"),
-    "text for number": (put("settings", "tol", value="small"), "settings.tol"),
-    "huge integer": (put("settings", "tol", value=10**400), "settings.tol"),
-    "setting out of range": (put("settings", "tol", value=-1.0), "`tol`"),
+    "text for number": (put("settings", "training", "tol", value="small"), "settings.training.tol"),
+    "huge integer": (put("settings", "training", "tol", value=10**400), "settings.training.tol"),
+    "no group": (put("settings", "solve", value=None), "settings.solve"),
+    "setting out of range": (put("settings", "training", "tol", value=-1.0), "`training__tol`"),
     "unknown method": (put("report", "method", value="magic"), "`report.method`"),
     "unknown route": (put("report", "route", value="magic"), "`report.route`"),
     "accuracy": (put("posterior", "accuracy", "rounding", value="small"), "accuracy.rounding"),

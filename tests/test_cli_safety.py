@@ -22,7 +22,7 @@ import halfgp.persistence
 from halfgp.errors import FileError, UnsolvedError, UnsolvedWarning
 from halfgp.model import ExactGP
 from halfgp.model.callbacks import Audience
-from halfgp.settings import Settings
+from halfgp.settings import Settings, SolveOptions, VarianceOptions
 from halfgp.tables import write_table
 
 
@@ -217,15 +217,17 @@ def test_a_full_disk_at_the_last_write_loses_nothing(
 
 def test_an_unsolved_fit_keeps_its_training(files: Path, tmp_path: Path, steps: list[object]) -> None:
     arguments = ("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m")
-    error = UnsolvedError('Too far off. Or fit with `unsolved="warn"`: deviations then include that error.')
+    error = UnsolvedError(
+        'Too far off. Or fit with `solve__unsolved="warn"`: deviations then include that error.'
+    )
     with stopped(error):
         said = run(*arguments, code=1).stderr
     assert "Or fit with `--unsolved warn`: deviations" in said
     assert (
-        "with one of `--unsolved`, `--memory-limit` and `--test-max-iterations` this command goes on" in said
+        "with one of `--unsolved`, `--memory-limit` and `--solve-max-iterations` this command goes on" in said
     )
     steps.clear()
-    run(*arguments, "--unsolved", "warn", "--test-max-iterations", "2000")
+    run(*arguments, "--unsolved", "warn", "--solve-max-iterations", "2000")
     assert not steps
 
 
@@ -252,17 +254,22 @@ def test_options_of_the_model_reach_it(files: Path, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(ExactGP, "fit", fit)
     given = {
-        "priors": "none", "mean": "zero", "noise": 0.3, "test_tol": 1e-4, "unsolved": "warn",
-        "variance": "local", "test_max_iterations": 7,
+        "priors": "none", "mean": "zero", "noise": 0.3, "solve_tol": 1e-4, "unsolved": "warn",
+        "variance": "local", "solve_max_iterations": 7,
     }  # fmt: skip
     more = [part for name, value in given.items() for part in ("--" + name.replace("_", "-"), value)]
     run("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", "--no-ard", *more, code=1)
     run("fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", code=1)
-    wanted = {**given, "ard": False, "priors": None}
-    assert {name: getattr(seen[0], name) for name in wanted} == wanted
-    assert {name: getattr(seen[1], name) for name in wanted} == {
-        name: getattr(Settings, name) for name in wanted
-    }
+    wanted = Settings(
+        ard=False,
+        priors=None,
+        mean="zero",
+        noise=0.3,
+        solve=SolveOptions(tol=1e-4, unsolved="warn", max_iterations=7),
+        variances=VarianceOptions("local"),
+        checkpoint=seen[0].checkpoint,
+    )
+    assert seen == [wanted, Settings(checkpoint=seen[1].checkpoint)]
     for name, value in (("priors", "strong"), ("unsolved", "maybe"), ("mean", "linear"), ("noise", -1)):
         said = run(
             "fit", files / "train.csv", "-t", "power", "-o", tmp_path / "m", f"--{name}", value, code=1

@@ -14,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from halfgp import backends, doctor
+from halfgp import backends, doctor, memory
 from halfgp.version import __version__
 
 
@@ -97,6 +97,7 @@ def test_without_the_extension_the_reference_is_chosen_and_the_reason_given(
 
 def test_a_machine_without_proc_is_reported_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "exists", lambda self: False)
+    monkeypatch.setattr(memory, "_text", lambda path: "")
     report = doctor.examine()
     assert report.processor
     assert report.memory_available_bytes is None

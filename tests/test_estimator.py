@@ -37,7 +37,7 @@ from halfgp.model import LeaveOneOut, LogLikelihood, NumericalError, SolveIterat
 from halfgp.planner import Plan
 from halfgp.progress import ProgressBar
 from halfgp.scores import Scores
-from halfgp.settings import Settings
+from halfgp.settings import Settings, SolveOptions, TrainingOptions, VarianceOptions
 from halfgp.training import Step
 
 N = 60
@@ -48,7 +48,7 @@ NEW = RNG.standard_normal((9, 2))
 CG: dict[str, Any] = {"method": "cg", "subset": 20, "subset_iterations": 3, "steps": 2}
 EXACT: dict[str, Any] = {"subset_iterations": 5}
 BOTH = pytest.mark.parametrize(
-    "options", [EXACT, CG, {**CG, "variance": "local"}], ids=["exact", "cg", "local"]
+    "options", [EXACT, CG, {**CG, "variances": VarianceOptions("local")}], ids=["exact", "cg", "local"]
 )
 
 
@@ -69,11 +69,39 @@ def test_scikit_learn(estimator: GPRegressor, check: Any, monkeypatch: pytest.Mo
 
 def test_parameters_are_the_fields_of_settings() -> None:
     parameters = inspect.signature(GPRegressor).parameters
-    assert list(parameters) == [field.name for field in fields(Settings)]
+    assert list(parameters) == [*(field.name for field in fields(Settings)), "progress"]
     for field in fields(Settings):
         assert field.default is not MISSING
         assert parameters[field.name].default == field.default
-    assert vars(GPRegressor()) == Settings().as_dict()
+    given = vars(GPRegressor())
+    assert given.pop("progress") is False
+    assert Settings(**given) == Settings()
+
+
+def test_options_of_a_group_are_parameters_too() -> None:
+    regressor = GPRegressor(solve=SolveOptions(unsolved="warn"))
+    assert regressor.get_params()["solve__tol"] == SolveOptions.tol
+    assert regressor.get_params()["training__probes"] == TrainingOptions.probes
+    assert "solve__tol" not in regressor.get_params(deep=False)
+    before = regressor.solve
+    assert regressor.set_params(solve__tol=1e-4, training__probes=3, noise=0.2) is regressor
+    assert regressor.solve == SolveOptions(tol=1e-4, unsolved="warn")
+    assert before == SolveOptions(unsolved="warn")  # another one took its place
+    assert clone(regressor).get_params() == regressor.get_params()
+    assert repr(regressor.solve) == "SolveOptions(tol=0.0001, unsolved='warn')"
+    assert "training=TrainingOptions(probes=3)" in repr(regressor)
+    with pytest.raises(InputError, match="There is no option `tolerance`; there are tol, max_iterations"):
+        regressor.set_params(solve__tolerance=1.0)
+    with pytest.raises(ValueError, match="There is no parameter `kernel__lengthscale`"):
+        regressor.set_params(kernel__lengthscale=1.0)
+    search = GridSearchCV(GPRegressor(**CG), {"solve__tol": np.array([1e-2, 1e-3])}, cv=2).fit(X, Y)
+    assert search.best_estimator_.solve.tol in (1e-2, 1e-3)
+
+
+def test_the_documentation_says_what_was_declared() -> None:
+    for options in (Settings, SolveOptions, TrainingOptions, VarianceOptions):
+        for field in fields(options):
+            assert f"    {field.name}: " in (options.__doc__ or "")
 
 
 def test_it_is_an_exact_gp() -> None:
@@ -104,12 +132,13 @@ def test_a_forked_child_fits_after_its_parent() -> None:
     """With two threads, whose copies in the child do not exist: it must not wait for them."""
     program = """
         import multiprocessing, numpy as np, torch, warnings
-        from halfgp import GPRegressor
+        from halfgp import GPRegressor, VarianceOptions
         warnings.simplefilter("ignore")  # newer Pythons warn of forks with threads
         torch.set_num_threads(2)
         X = np.random.default_rng(0).standard_normal((400, 2))
         def fit():
-            for options in ({}, {"method": "cg", "subset": 100, "steps": 1, "variance": "local"}):
+            local = {"method": "cg", "subset": 100, "steps": 1, "variances": VarianceOptions("local")}
+            for options in ({}, local):
                 GPRegressor(subset_iterations=1, **options).fit(X, X[:, 0]).predict(X, return_std=True)
         fit()
         child = multiprocessing.get_context("fork").Process(target=fit)
@@ -316,7 +345,7 @@ def test_progress_on_a_terminal_and_elsewhere(capfd: pytest.CaptureFixture[str])
 
 def test_a_callback_may_hear_of_the_last_solve() -> None:
     events: list[Any] = []
-    options = CG | {"variance": "local", "test_tol": 1e-3}
+    options = CG | {"variances": VarianceOptions("local"), "solve": SolveOptions(tol=1e-3)}
     regressor = GPRegressor(**options).fit(X, Y, callbacks=[events.append])
     steps, heard = ([e for e in events if isinstance(e, SolveIteration) == solve] for solve in (False, True))
     assert steps == regressor.history_
@@ -450,8 +479,9 @@ WRONG: list[dict[str, Any]] = [
         {"lengthscale": [1.0, 2.0]},
         {"noise": None},
         {"noise_floor": None},
-        {"tol": "small"},
-        {"tol": math.nan},
+        {"training__tol": "small"},
+        {"solve__tol": math.nan},
+        {"variances": "local"},
     ),
     *({"steps": 2.5}, {"steps": True}, {"rank": -1}, {"rank": 1.5}, {"threads": 0}, {"threads": "all"}),
     *({"preconditioner": 3}, {"preconditioner": "none"}, {"checkpoint": 3}),
@@ -464,7 +494,7 @@ WRONG: list[dict[str, Any]] = [
 def test_a_parameter_that_cannot_be_is_named(wrong: dict[str, Any]) -> None:
     name = "lengthscale" if isinstance(wrong.get("kernel"), RBF) else next(iter(wrong))
     with pytest.raises(InputError, match=f"`{name}`"):
-        GPRegressor(**{**CG, **wrong}).fit(X, Y)
+        GPRegressor(**CG).set_params(**wrong).fit(X, Y)
 
 
 # -------------------------------------------------------------------------------------------------- files

@@ -12,6 +12,7 @@ from halfgp import GPRegressor
 from halfgp.datasets import load_uci
 from halfgp.errors import UnsolvedError
 from halfgp.kernels.random_features import PriorSamples
+from halfgp.settings import VarianceOptions
 
 LEAST = 0.9  # of 95 % intervals; of 1,000 targets it is six deviations below
 
@@ -59,7 +60,7 @@ def test_so_it_does_without_a_factor_in_double_or_says_so(noise, variance, monke
     """As above 6,000 rows, and above 10,000."""
     monkeypatch.setattr("halfgp.planner.DOUBLE_ROWS", 0)
     x, y, new, truth = data("smooth", noise, 700)
-    gp = GPRegressor(method="cg", subset=250, variance=variance).fit(x, y)
+    gp = GPRegressor(method="cg", subset=250, variances=VarianceOptions(variance)).fit(x, y)
     assert coverage(gp, new, truth) >= LEAST
 
 

@@ -33,15 +33,15 @@ def test_numbers_of_numpy_are_numbers():
     [
         ("mean", "linear", "`mean` must be one of zero, constant; got 'linear'"),
         ("method", "exact", "`method` must be one of auto, cholesky, cg"),
-        ("optimiser", "sgd", "`optimiser` must be one of adam, lbfgs"),
-        ("gradient", "exact", "`gradient` must be one of pathwise, hutchinson"),
-        ("variance", "exact", "`variance` must be one of auto, cholesky, local"),
+        ("training__optimiser", "sgd", "`training__optimiser` must be one of adam, lbfgs"),
+        ("training__gradient", "exact", "`training__gradient` must be one of pathwise, hutchinson"),
+        ("variances__method", "exact", "`variances__method` must be one of auto, cholesky, local"),
         ("preconditioner", "ilu", "`preconditioner` must be one of auto, pivoted_cholesky"),
         ("preconditioner", 3, "`preconditioner` must be a name, None or a recipe"),
         ("subset", -1, "`subset` must be an integer of at least 0; got -1"),
-        ("probes", 0, "`probes` must be an integer of at least 1"),
+        ("training__probes", 0, "`training__probes` must be an integer of at least 1"),
         ("steps", 2.0, "`steps` must be an integer"),
-        ("neighbours", True, "`neighbours` must be an integer"),
+        ("variances__neighbours", True, "`variances__neighbours` must be an integer"),
         ("rank", -1, "`rank` must be an integer of at least 0, or None"),
         ("threads", 0, "`threads` must be an integer of at least 1, or None"),
         ("random_state", None, "`random_state` must be an integer from 0 to [0-9]*; got None"),
@@ -53,20 +53,21 @@ def test_numbers_of_numpy_are_numbers():
         ("noise", [0.1], "`noise` must be a positive finite number"),
         ("noise_floor", float("nan"), "`noise_floor` must be a positive finite number"),
         ("lengthscale", float("inf"), "`lengthscale` must be a positive finite number"),
-        ("learning_rate", True, "`learning_rate` must be a positive finite number"),
-        ("tol", -1e-3, "`tol` must be a positive finite number"),
+        ("training__learning_rate", True, "`training__learning_rate` must be a positive finite number"),
+        ("training__tol", -1e-3, "`training__tol` must be a positive finite number"),
         ("noise", 1e-9, "`noise` must start above `noise_floor`, .*; got 1e-09"),
         ("device", "cuda", '`device` must be "cpu"'),
         ("ard", "yes", "`ard` must be True or False"),
         ("checkpoint", 3, "`checkpoint` must be a path or None"),
         ("priors", "uniform", '`priors` must be "weak", "paper", None, or a mapping'),
         ("precision", "quarter", "precision"),
+        ("solve", 3, "`solve` must be a `SolveOptions`, or None for its defaults; got 3"),
         ("memory_limit", "much", "`memory_limit` must be a number of bytes"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(option, value, message):
     with pytest.raises(HalfGPError, match=message):
-        Settings(**{option: value}).check()
+        Settings().with_params(**{option: value}).check()
 
 
 @pytest.mark.parametrize(

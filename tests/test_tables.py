@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halfgp import tables
 from halfgp.delimited import Dialect
 from halfgp.errors import InputError
-from halfgp.tables import read_table, write_table
+from halfgp.tables import read_table, table, write_table
 
 TEXT = [".csv", ".tsv", ".csv.gz", ".tsv.gz"]
 BINARY = [".npz", ".npy"]
@@ -430,7 +429,7 @@ def test_a_failed_write_leaves_the_old_file_alone(
         file.write(b"half")  # type: ignore[attr-defined]
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(tables._WRITERS, suffix, write_half)
+    monkeypatch.setitem(table.WRITERS, suffix, write_half)
     with pytest.raises(KeyboardInterrupt):
         write_table(path, {"a": np.zeros(2)})
     assert path.read_bytes() == before

@@ -8,10 +8,29 @@ from typing import TYPE_CHECKING, Any
 from halfgp.version import __version__
 
 if TYPE_CHECKING:
+    from halfgp.errors import (
+        BackendError,
+        BackendWarning,
+        ConstantColumnsWarning,
+        ConvergenceWarning,
+        DataWarning,
+        DownloadError,
+        FileError,
+        HalfGPError,
+        HalfGPWarning,
+        InputError,
+        MemoryLimitError,
+        MissingData,
+        NotFittedError,
+        OutOfRangeError,
+        TrainingError,
+        UnsolvedError,
+        UnsolvedWarning,
+    )
     from halfgp.estimator import GPRegressor, load
     from halfgp.kernel_json import register_kernel
     from halfgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
-    from halfgp.model import ExactGP
+    from halfgp.model import ExactGP, Prediction, SolveIteration
     from halfgp.operators import KernelOperator
     from halfgp.precision import Precision
     from halfgp.preconditioners import (
@@ -22,6 +41,7 @@ if TYPE_CHECKING:
         SparseInverseCholesky,
     )
     from halfgp.priors import Gamma, LogNormal, Overall
+    from halfgp.settings import SolveOptions, TrainingOptions, VarianceOptions
     from halfgp.solvers import (
         SolveCheckpoint,
         SolveResult,
@@ -36,24 +56,46 @@ if TYPE_CHECKING:
 __all__ = [
     "RBF",
     "AutomaticPreconditioner",
+    "BackendError",
+    "BackendWarning",
     "Constant",
+    "ConstantColumnsWarning",
+    "ConvergenceWarning",
+    "DataWarning",
+    "DownloadError",
     "ExactGP",
+    "FileError",
     "GPRegressor",
     "Gamma",
+    "HalfGPError",
+    "HalfGPWarning",
+    "InputError",
     "KernelOperator",
     "Linear",
     "LogNormal",
     "Matern",
+    "MemoryLimitError",
+    "MissingData",
+    "NotFittedError",
     "Nystrom",
+    "OutOfRangeError",
     "Overall",
     "Periodic",
     "PivotedCholesky",
     "Precision",
+    "Prediction",
     "RandomlyPivotedCholesky",
     "RationalQuadratic",
     "SolveCheckpoint",
+    "SolveIteration",
+    "SolveOptions",
     "SolveResult",
     "SparseInverseCholesky",
+    "TrainingError",
+    "TrainingOptions",
+    "UnsolvedError",
+    "UnsolvedWarning",
+    "VarianceOptions",
     "White",
     "__version__",
     "alternating_projection",
@@ -69,9 +111,12 @@ __all__ = [
 # Imported when one is asked for: torch and the rest take seconds, and whoever presses Ctrl-C meanwhile
 # in the shell should not see a traceback.
 _NAMES = {
+    "errors": "BackendError BackendWarning ConstantColumnsWarning ConvergenceWarning DataWarning"
+    " DownloadError FileError HalfGPError HalfGPWarning InputError MemoryLimitError MissingData"
+    " NotFittedError OutOfRangeError TrainingError UnsolvedError UnsolvedWarning",
     "estimator": "GPRegressor load",
     "kernels": "RBF Constant Linear Matern Periodic RationalQuadratic White",
-    "model": "ExactGP",
+    "model": "ExactGP Prediction SolveIteration",
     "operators": "KernelOperator",
     "kernel_json": "register_kernel",
     "precision": "Precision",
@@ -79,6 +124,7 @@ _NAMES = {
         "AutomaticPreconditioner Nystrom PivotedCholesky RandomlyPivotedCholesky SparseInverseCholesky"
     ),
     "priors": "Gamma LogNormal Overall",
+    "settings": "SolveOptions TrainingOptions VarianceOptions",
     "solvers": "SolveCheckpoint SolveResult alternating_projection cg lanczos log_determinant minres refine",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from halfgp import backends
 from halfgp.errors import BackendWarning, InputError
+from halfgp.memory import free_memory, physical_memory
 from halfgp.version import __version__
 
 _LIBRARIES = ("torch", "numpy", "scipy")
@@ -79,8 +80,8 @@ def examine() -> Report:
         processor=_processor(),
         cores=_cores(),
         threads=torch.get_num_threads(),
-        memory_bytes=_memory(),
-        memory_available_bytes=_meminfo("MemAvailable"),
+        memory_bytes=physical_memory(),
+        memory_available_bytes=free_memory(),
         instruction_sets=_instruction_sets(),
         backends=found,
         chosen=chosen,
@@ -169,30 +170,6 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _memory() -> int | None:
-    """The smaller of the machine's memory and the limit of the control group, in bytes."""
-    physical = _meminfo("MemTotal")
-    if physical is None and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(getattr(os, "sysconf_names", {})):
-        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):  # no control groups here, or the limit reads "max"
-        return physical
-    return limit if physical is None else min(physical, limit)
-
-
-def _meminfo(field: str) -> int | None:
-    """A field of Linux's /proc/meminfo, in bytes."""
-    info = Path("/proc/meminfo")
-    if not info.exists():
-        return None
-    for line in info.read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return int(value.split()[0]) * 1024
-    return None
 
 
 def _cuda_devices() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -15,18 +15,15 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data  # type: ignore[import-untyped]
 
 from halfgp.archive import load_model, save_model
-from halfgp.backends import Backend
 from halfgp.data import ArrayLike, check_exact
 from halfgp.errors import FileError, InputError
 from halfgp.kernels import Kernel
 from halfgp.model import ExactGP, FitCallback, FloatArray, LeaveOneOut, LogLikelihood
+from halfgp.options import Options, declarations, documented, flag, option, signature_of
 from halfgp.planner import Plan
-from halfgp.precision import Precision
-from halfgp.preconditioners import PreconditionerConfig
-from halfgp.priors import Priors
 from halfgp.progress import shown_progress
 from halfgp.scores import Scores, score
-from halfgp.settings import Settings
+from halfgp.settings import GROUPS, Settings, SolveOptions, TrainingOptions
 from halfgp.training import Step
 
 NOTED = ("n_features_in_", "feature_names_in_")  # by scikit-learn, when it looks at points
@@ -35,11 +32,24 @@ POINTS = {"dtype": np.float64, "order": "C"}
 TARGETS = {"dtype": np.float64, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
 
 
+@documented
+@dataclass(frozen=True, eq=False, repr=False)
+class EstimatorOptions(Settings):
+    """What `GPRegressor` takes: what a model does, and how it is shown."""
+
+    progress: bool = option(False, flag, "Show a progress bar.")
+
+
+SIGNATURE = signature_of(EstimatorOptions)
+
+
 class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Exact Gaussian process regression in low precision.
 
-    The parameters are the fields of `halfgp.settings.Settings`, which describes them all and has their
-    defaults; nothing is checked before `fit`. `random_state` may also be a `RandomState`, or None.
+    The parameters are those of `halfgp.settings.Settings`, which describes them all and has their defaults,
+    and `progress`, whether to show a bar; nothing is checked before `fit`. Options of stochastic training,
+    of the final solve and of variances come in groups: `GPRegressor(solve=SolveOptions(tol=1e-4))`, or
+    `set_params(solve__tol=1e-4)`. `random_state` may also be a `RandomState`, or None.
 
     Attributes:
         model_: the fitted `ExactGP`.
@@ -52,86 +62,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_: (d,) where `X` was a data frame.
     """
 
-    def __init__(
-        self,
-        kernel: str | Kernel = Settings.kernel,
-        *,
-        ard: bool = Settings.ard,
-        lengthscale: float | None = Settings.lengthscale,
-        outputscale: float = Settings.outputscale,
-        noise: float = Settings.noise,
-        noise_floor: float = Settings.noise_floor,
-        mean: str = Settings.mean,
-        priors: str | Priors | None = Settings.priors,
-        standardise_X: bool = Settings.standardise_X,
-        standardise_y: bool = Settings.standardise_y,
-        method: str = Settings.method,
-        precision: str | Precision = Settings.precision,
-        subset: int = Settings.subset,
-        subset_iterations: int = Settings.subset_iterations,
-        optimiser: str = Settings.optimiser,
-        steps: int = Settings.steps,
-        learning_rate: float = Settings.learning_rate,
-        softplus: bool = Settings.softplus,
-        probes: int = Settings.probes,
-        gradient: str = Settings.gradient,
-        preconditioner: str | PreconditionerConfig | None = Settings.preconditioner,
-        rank: int | None = Settings.rank,
-        tol: float = Settings.tol,
-        min_iterations: int = Settings.min_iterations,
-        max_iterations: int = Settings.max_iterations,
-        test_tol: float = Settings.test_tol,
-        test_max_iterations: int = Settings.test_max_iterations,
-        unsolved: str = Settings.unsolved,
-        calibrate: bool = Settings.calibrate,
-        variance: str = Settings.variance,
-        neighbours: int | None = Settings.neighbours,
-        backend: str | Backend = Settings.backend,
-        device: str = Settings.device,
-        threads: int | None = Settings.threads,
-        memory_limit: int | str | None = Settings.memory_limit,
-        checkpoint: str | PathLike[str] | None = Settings.checkpoint,
-        progress: bool = Settings.progress,
-        random_state: int | np.random.RandomState | None = Settings.random_state,
-    ) -> None:
-        self.kernel = kernel
-        self.ard = ard
-        self.lengthscale = lengthscale
-        self.outputscale = outputscale
-        self.noise = noise
-        self.noise_floor = noise_floor
-        self.mean = mean
-        self.priors = priors
-        self.standardise_X = standardise_X
-        self.standardise_y = standardise_y
-        self.method = method
-        self.precision = precision
-        self.subset = subset
-        self.subset_iterations = subset_iterations
-        self.optimiser = optimiser
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.softplus = softplus
-        self.probes = probes
-        self.gradient = gradient
-        self.preconditioner = preconditioner
-        self.rank = rank
-        self.tol = tol
-        self.min_iterations = min_iterations
-        self.max_iterations = max_iterations
-        self.test_tol = test_tol
-        self.test_max_iterations = test_max_iterations
-        self.unsolved = unsolved
-        self.calibrate = calibrate
-        self.variance = variance
-        self.neighbours = neighbours
-        self.backend = backend
-        self.device = device
-        self.threads = threads
-        self.memory_limit = memory_limit
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.random_state = random_state
+    def __init__(self, *kernel: Any, **options: Any) -> None:
+        given = SIGNATURE.bind(self, *kernel, **options)
+        given.apply_defaults()
+        for name, value in list(given.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
     @classmethod
     def paper(cls, kernel: str | Kernel = "rbf", precision: str = "half", **overrides: Any) -> GPRegressor:
@@ -140,25 +77,26 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             kernel: theirs are "rbf" and "matern32" or so.
             precision: of training solves.
-            overrides: any other parameter.
+            overrides: any other parameter, in groups as `group__name`.
         """
         softplus_of_zero = math.log(2)  # where GPyTorch starts lengthscales and the output scale
         options: dict[str, Any] = {
             "method": "cg",
             "subset": 0,
             "steps": 50,
-            "optimiser": "adam",
-            "learning_rate": 0.1,
-            "softplus": True,
-            "probes": 10,
-            "gradient": "hutchinson",
             "preconditioner": "pivoted_cholesky",
             "rank": 15,
-            "tol": 1.0,
-            "min_iterations": 10,
-            "max_iterations": 50,
-            "test_tol": 0.01,
-            "unsolved": "warn",
+            "training": TrainingOptions(
+                optimiser="adam",
+                learning_rate=0.1,
+                softplus=True,
+                probes=10,
+                gradient="hutchinson",
+                tol=1.0,
+                min_iterations=10,
+                max_iterations=50,
+            ),
+            "solve": SolveOptions(tol=0.01, unsolved="warn"),
             "noise": 2.0,
             "noise_floor": 1e-4,
             "lengthscale": softplus_of_zero,
@@ -166,7 +104,33 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             "mean": "zero",
             "priors": "paper",
         }
-        return cls(kernel=kernel, precision=precision, **options | overrides)
+        within = {name: value for name, value in overrides.items() if "__" in name}
+        whole = {name: value for name, value in overrides.items() if "__" not in name}
+        regressor = cls(kernel=kernel, precision=precision, **options | whole)
+        return regressor.set_params(**within)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; those of groups also as `group__name`."""
+        found: dict[str, Any] = super().get_params(deep=False)
+        for name in GROUPS if deep else ():
+            found |= {f"{name}__{inner}": value for inner, value in self._group(name).get_params().items()}
+        return found
+
+    def set_params(self, **params: Any) -> GPRegressor:
+        """Set parameters by name, or, within a group, as `group__name`; the group is then another one."""
+        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
+        for name, value in params.items():
+            group, inside, inner = name.partition("__")
+            if inside:
+                if group not in GROUPS:
+                    raise InputError(f"There is no parameter `{name}`; groups are {', '.join(GROUPS)}.")
+                setattr(self, group, self._group(group).with_params(**{inner: _plain(value)}))
+        return self
+
+    def _group(self, name: str) -> Options:
+        """Options that go together, as given or by default."""
+        given = getattr(self, name)
+        return given if isinstance(given, Options) else GROUPS[name]()
 
     def fit(
         self,
@@ -188,7 +152,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         with self._as_it_was_unless_done():
             points, targets = self._validated(X, y, reset=True)
             model = self._unfitted()
-            with shown_progress(model.settings, model.settings.progress) as shown:
+            flag("progress", self.progress)
+            with shown_progress(model.settings, self.progress) as shown:
                 model.fit(points, targets, noise, callbacks=(*callbacks, *shown))
         return self._take(model)
 
@@ -282,7 +247,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _unfitted(self) -> ExactGP:
         """A model with these parameters, its seed drawn."""
-        options = {field.name: _plain(getattr(self, field.name)) for field in fields(Settings)}
+        options = {d.name: _plain(getattr(self, d.name)) for d in declarations(Settings)}
         return ExactGP(**options | {"random_state": _seed(self.random_state)})
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -335,7 +300,11 @@ def load(path: str | PathLike[str]) -> GPRegressor:
     """
     model, extra = load_model(path)
     d = model.fitted.features
-    regressor = GPRegressor(**model.settings.as_dict())._take(model)
+    options = model.settings.as_dict()
+    given = {
+        name: None if name in GROUPS and value == GROUPS[name]() else value for name, value in options.items()
+    }
+    regressor = GPRegressor(**given)._take(model)
     regressor.n_features_in_ = d
     names = extra.get("feature_names")
     if names is not None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from halfgp.backends import get_backend
 from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.errors import MemoryLimitError
 from halfgp.kernels import Matern
+from halfgp.memory import physical_memory
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
 from halfgp.preconditioners.automatic import BYTES_OF_NEIGHBOURS, landmarks_within
@@ -81,8 +81,8 @@ class Plan:
             raise MemoryLimitError(
                 f"A fit of {self.rows:,} rows with {self.features} features needs about"
                 f" {self.memory / 1e9:.2f} GB, and {self.memory_limit / 1e9:.2f} GB are allowed. Raise"
-                ' `memory_limit`, lower `rank` or `probes`, use `method="cg", variance="local"`, or take'
-                " fewer rows."
+                " `memory_limit`, lower `rank` or `training__probes`, use"
+                ' `method="cg", variances__method="local"`, or take fewer rows.'
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def routes(method: str, variance: str, rows: int, memory_limit: int | None) -> t
         rows: n.
         memory_limit: bytes, or None for half of what the machine has.
     """
-    allowed = physical_memory() // 2 if memory_limit is None else memory_limit
+    allowed = usable_memory() // 2 if memory_limit is None else memory_limit
     last = ("double factor",) if RESIDENT + factor_bytes(rows, 8) <= allowed else ()
     if method == "cholesky":
         return ("double factor",)
@@ -151,13 +151,13 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         variance, passes = "cholesky", 0
         memory, seconds = exact_bytes(rows), exact_seconds(rows, settings.threads)
     else:
-        variance = choose_variance(settings.variance, rows, limit)
-        iterations = min(settings.max_iterations, ITERATIONS)
+        variance = choose_variance(settings.variances.method, rows, limit)
+        iterations = min(settings.training.max_iterations, ITERATIONS)
         subset = min(settings.subset, rows)
         memory = exact_bytes(subset)
         if settings.steps:
             rank = automatic_rank(rows, PRECONDITIONER_BYTES) if settings.rank is None else settings.rank
-            memory = max(memory, solve_bytes(rows, targets + settings.probes, iterations, rank))
+            memory = max(memory, solve_bytes(rows, targets + settings.training.probes, iterations, rank))
         # With a factor, a product or two tell how exact it is.
         final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
         passes = settings.steps * (iterations // 2 + 3) + final
@@ -165,7 +165,7 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         if subset and settings.subset_iterations:
             seconds += training_seconds(subset, rows, features, settings.threads)
         if variance == "cholesky":
-            double = routes(method, settings.variance, rows, limit)[0] == "double factor"
+            double = routes(method, settings.variances.method, rows, limit)[0] == "double factor"
             memory = max(memory, factor_bytes(rows, 8 if double else 4))
             # Of a factor and an inverse the first is a third of the work, and solves for the rows that are
             # looked at come on top; single takes half of it.
@@ -180,7 +180,7 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
                 needed = solve_bytes(rows, targets + PROBES, 2 * ITERATIONS, rank)
             memory = max(memory, LOCAL_BYTES, needed)
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
-    return Plan(rows, features, method, variance, memory, limit or physical_memory(), passes, seconds)
+    return Plan(rows, features, method, variance, memory, limit or usable_memory(), passes, seconds)
 
 
 def exact_bytes(rows: int) -> int:
@@ -264,14 +264,9 @@ def final_rank(rows: int, memory_limit: int | None) -> int:
     return max(1, min(rows, 5 * math.isqrt(rows), memory // (24 * max(rows, 1))))
 
 
-def physical_memory() -> int:
-    """Bytes that the machine has, or that the group of processes may use."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return machine
-    return min(machine, int(text)) if text.isdigit() else machine
+def usable_memory() -> int:
+    """Bytes that the machine has, or that the group of processes may use; as good as all where none tells."""
+    return physical_memory() or sys.maxsize
 
 
 @cache

@@ -12,6 +12,7 @@ from halfgp.kernels import Matern
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.prediction import Conditioning, condition
 from halfgp.problem import Problem
+from halfgp.settings import VarianceOptions
 
 N = 300
 X, NEW = points(N), points(40, seed=5)
@@ -140,7 +141,7 @@ def test_a_fit_on_a_subset_reports_it_and_others_have_none():
     y = targets(X)[:, 0]
     options = {"method": "cg", "subset": 100, "subset_iterations": 5}
     regressor = GPRegressor(**options).fit(X, y)
-    plain = GPRegressor(**options, calibrate=False).fit(X, y)
+    plain = GPRegressor(**options, variances=VarianceOptions(calibrate=False)).fit(X, y)
     scale = regressor.report_.scale
     assert scale != 1.0
     assert (

@@ -19,7 +19,14 @@ from halfgp.training.stochastic import StochasticTraining
 
 X, Y = points(250, 2), targets(points(250, 2), q=2)
 NEW = points(20, 2, seed=9)
-OPTIONS = {"method": "cg", "subset": 80, "subset_iterations": 6, "steps": 4, "probes": 4, "variance": "local"}
+OPTIONS = {
+    "method": "cg",
+    "subset": 80,
+    "subset_iterations": 6,
+    "steps": 4,
+    "training__probes": 4,
+    "variances__method": "local",
+}
 
 # Kills itself, as a machine that loses its power does, at the step named on the command line.
 SCRIPT = """
@@ -96,8 +103,8 @@ def test_a_process_killed_in_any_stage_resumes_as_one_never_killed(tmp_path):
     "options",
     [
         {},
-        {"optimiser": "lbfgs", "softplus": True},
-        {"gradient": "hutchinson", "mean": "zero", "precision": "double"},
+        {"training__optimiser": "lbfgs", "training__softplus": True},
+        {"training__gradient": "hutchinson", "mean": "zero", "precision": "double"},
         {"subset": 0},
     ],
     ids=repr,
@@ -245,7 +252,8 @@ def test_settings_that_do_not_touch_training_may_differ(tmp_path):
     path = tmp_path / "fit.ckpt"
     with pytest.raises(Dead):
         fit(path, at=("cg", 0))
-    check_equal(fit(path, neighbours=7, test_tol=1e-5), fit(neighbours=7, test_tol=1e-5))
+    options = {"variances__neighbours": 7, "solve__tol": 1e-5}
+    check_equal(fit(path, **options), fit(**options))
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {
     "subset": 150,
     "subset_iterations": 10,
     "steps": 0,
-    "variance": "local",
+    "variances__method": "local",
     "threads": 1,
     "kernel": "matern52",
     "noise_floor": 1e-7,
@@ -147,7 +147,7 @@ def test_in_a_later_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     check_equal(resumed, model)
 
 
-@pytest.mark.parametrize("other", [{"test_tol": 1e-9}, {"random_state": 3}, {"noise": 0.3}], ids=repr)
+@pytest.mark.parametrize("other", [{"solve__tol": 1e-9}, {"random_state": 3}, {"noise": 0.3}], ids=repr)
 def test_a_solve_of_another_fit_is_not_used(
     tmp_path: Path, other: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,11 +180,11 @@ def test_what_was_not_solved_is_not_solved_again_for_who_insists(
     monkeypatch.setattr(halfgp.training.checkpoint, "SolveCheckpoint", always)
     path, first, second = tmp_path / "c", Watcher(), Watcher()
     monkeypatch.setattr("halfgp.prediction.conditioning.routes", lambda *arguments: ("products",))
-    short = {"test_max_iterations": 12}
+    short = {"solve__max_iterations": 12}
     with pytest.raises(UnsolvedError):
         fit(path, first, **short)
     with pytest.warns(UserWarning, match="left an estimated error"):
-        fit(path, second, unsolved="warn", **short)
+        fit(path, second, solve__unsolved="warn", **short)
     assert first.iterations
     assert not second.iterations
     assert not second.steps

@@ -12,11 +12,12 @@ from halfgp.errors import TrainingError
 from halfgp.kernels import RBF, Matern
 from halfgp.likelihood import GradientEstimator, dense_likelihood
 from halfgp.model import ExactGP, training_of
+from halfgp.options import declarations
 from halfgp.precision import Precision
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.priors import PAPER
 from halfgp.problem import Problem
-from halfgp.settings import Settings
+from halfgp.settings import Settings, TrainingOptions
 from halfgp.threads import torch_threads
 from halfgp.training import stochastic, train
 from halfgp.training.stochastic import StochasticTraining
@@ -26,7 +27,10 @@ START = at(1.0 * Matern(1.5, lengthscale=[0.8, 1.2]), noise=0.3, mean=[0.0])
 
 
 def settings(**options):
-    return training_of(Settings(**{"method": "cg", "subset": 0, "steps": 3, "tol": 1e-3, **options}))
+    inner = {d.name for d in declarations(TrainingOptions)}
+    given = {"method": "cg", "subset": 0, "steps": 3, "tol": 1e-3, **options}
+    named = {f"training__{name}" if name in inner else name: value for name, value in given.items()}
+    return training_of(Settings().with_params(**named))
 
 
 def problem(n=N, **options):
@@ -133,7 +137,9 @@ def test_cholesky_and_cg_agree_where_both_can():
     y = targets(x)[:, 0]
     new = points(100, 2, seed=8)
     exact = ExactGP(method="cholesky").fit(x, y)
-    iterative = ExactGP(method="cg", subset=300, steps=25, probes=20, tol=1e-2, test_tol=1e-4).fit(x, y)
+    iterative = ExactGP(
+        method="cg", subset=300, steps=25, training__probes=20, training__tol=1e-2, solve__tol=1e-4
+    ).fit(x, y)
     (mean, std), (other, spread) = (m.predict(new, return_std=True)[:2] for m in (exact, iterative))
     assert iterative.report.method == "cg"
     # A tenth of the predictive deviation: a hundredth of it in the log density.

@@ -67,7 +67,7 @@ class Sample:
     ) -> Sample:
         """From points (n, d) and variances () or (n,) beside the kernel's White, of `rows` in all."""
         with torch.no_grad():
-            total = noise + (kernel.diagonal(x) - kernel.diagonal(x, white=False))
+            total = noise + kernel.white(x)
         if not bool((total > 0).all()):
             raise InputError(f"`noise` must be positive; got {float(total.min()):g}.")
         bare = cls(kernel, x, total, rows, torch.empty(0), backend, threads)

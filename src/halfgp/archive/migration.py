@@ -15,6 +15,18 @@ from halfgp.planner import ROUTES
 HEADER_1 = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
 HEADER_3 = ("settings", "kernel", "squeeze", "report", "history", "accuracy", "solve", "extra")
 
+# Settings of the third format that went into groups.
+MOVED = {
+    **{name: ("training", name) for name in ("optimiser", "learning_rate", "softplus", "probes", "gradient")},
+    **{name: ("training", name) for name in ("tol", "min_iterations", "max_iterations")},
+    "test_tol": ("solve", "tol"),
+    "test_max_iterations": ("solve", "max_iterations"),
+    "unsolved": ("solve", "unsolved"),
+    "variance": ("variances", "method"),
+    "neighbours": ("variances", "neighbours"),
+    "calibrate": ("variances", "calibrate"),
+}
+
 
 def migrated(stored: Stored) -> Stored:
     """What a file of any format that there was holds, in the terms of this one."""
@@ -58,8 +70,13 @@ def _from_2(stored: Stored) -> Stored:
 
 
 def _from_3(stored: Stored) -> Stored:
-    """The third format knows one kind of posterior, whose parts stand in the header itself."""
+    """The third format has one kind of posterior, in the header itself, and all settings on one level."""
     header = dict(object_from(stored.header, "header", HEADER_3))
+    settings = dict(typed(header["settings"], "settings", dict))
+    object_from({name: settings.get(name) for name in MOVED if name in settings}, "settings", tuple(MOVED))
+    for name, (group, inner) in MOVED.items():
+        settings.setdefault(group, {})[inner] = settings.pop(name)
+    header["settings"] = settings
     accuracy, solve = header.pop("accuracy"), header.pop("solve")
     header["posterior"] = {"kind": "exact", "accuracy": accuracy, "solve": solve}
     if accuracy == {}:  # of the first format

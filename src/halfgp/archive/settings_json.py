@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from halfgp.errors import FileError, InputError
 from halfgp.json_values import as_plain, dataclass_from, field_from, object_from
 from halfgp.kernel_json import kernel_from_spec, kernel_to_spec
 from halfgp.kernels import Kernel
+from halfgp.options import Options, declarations
 from halfgp.precision import Precision
 from halfgp.preconditioners.recipes import CLASSES
 from halfgp.priors import Gamma, LogNormal, Overall, Prior
-from halfgp.settings import Settings, as_bytes
+from halfgp.settings import GROUPS, Settings, as_bytes
 
 # The only recipes and priors that a file can name: nothing is imported or looked up by a name in a file.
 RECIPES: dict[str, type[Any]] = {cls.__name__: cls for cls in CLASSES}
 DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
 # What belongs to a fit or to a screen, not to a model.
-NOT_STORED = ("checkpoint", "progress")
+NOT_STORED = ("checkpoint",)
 
 
 def settings_to_json(settings: Settings) -> dict[str, Any]:
@@ -39,22 +40,32 @@ def settings_to_json(settings: Settings) -> dict[str, Any]:
         values["backend"] = str(settings.backend.name)
     if not isinstance(settings.memory_limit, str):
         values["memory_limit"] = as_bytes(settings.memory_limit)
-    for field in fields(Settings):  # numbers of NumPy and the like, which `check` lets pass
-        value, kind = values.get(field.name), str(field.type).removesuffix(" | None")
-        if value is not None and kind in ("float", "int", "bool"):
-            values[field.name] = {"float": float, "int": int, "bool": bool}[kind](value)
+    for name in GROUPS:
+        values[name] = _plain_numbers(getattr(settings, name), getattr(settings, name).as_dict())
+    return _plain_numbers(settings, values)
+
+
+def _plain_numbers(options: Options, values: dict[str, Any]) -> dict[str, Any]:
+    """Numbers of Python for those of NumPy and the like, which `check` lets pass."""
+    numbers: dict[str, Any] = {"float": float, "int": int, "bool": bool}
+    for declared in declarations(type(options)):
+        value, kind = values.get(declared.name), str(declared.type).removesuffix(" | None")
+        if value is not None and kind in numbers:
+            values[declared.name] = numbers[kind](value)
     return values
 
 
 def settings_from_json(value: object) -> Settings:
     """The settings of a file, each of the type that its annotation says."""
-    kinds = {field.name: str(field.type) for field in fields(Settings) if field.name not in NOT_STORED}
+    kinds = {d.name: str(d.type) for d in declarations(Settings) if d.name not in NOT_STORED}
     given = object_from(value, "settings", tuple(kinds))
     objects = {"kernel": _kernel, "priors": _priors, "preconditioner": _recipe}
     values: dict[str, Any] = {}
     for name, kind in kinds.items():
         where = f"settings.{name}"
-        if name in objects and isinstance(given[name], dict):
+        if name in GROUPS:
+            values[name] = dataclass_from(GROUPS[name], given[name], where)
+        elif name in objects and isinstance(given[name], dict):
             values[name] = objects[name](given[name], where)
         else:
             values[name] = field_from(given[name], where, kind)

@@ -77,7 +77,7 @@ def rounding_to_noise(kernel: Kernel, x: Tensor, noise: Tensor, entries: Format)
         return 0.0
     kernel = kernel.detached()
     amplitude = kernel.amplitude(x).item()
-    least = (noise + kernel.diagonal(x) - kernel.diagonal(x, white=False)).min().item() / amplitude
+    least = (noise + kernel.white(x)).min().item() / amplitude
     if least <= 0.0:
         return math.inf
     sample = x[torch.randperm(n, generator=torch.Generator().manual_seed(0))[:SAMPLED_POINTS].to(x.device)]

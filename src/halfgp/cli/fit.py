@@ -24,7 +24,7 @@ from halfgp.progress import shown_progress
 from halfgp.report import words
 from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scores, summarise
 from halfgp.scores import Scores, score
-from halfgp.settings import Settings
+from halfgp.settings import Settings, SolveOptions, VarianceOptions
 from halfgp.tables import Floats
 from halfgp.training import solve_path
 
@@ -50,10 +50,10 @@ def run(
     subset: options.Subset = Settings.subset,
     method: options.Method = Settings.method,
     precision: options.Precision = str(Settings.precision),
-    variance: options.Variance = Settings.variance,
-    test_tol: options.TestTol = Settings.test_tol,
-    test_max_iterations: options.TestMaxIterations = Settings.test_max_iterations,
-    unsolved: options.Unsolved = Settings.unsolved,
+    variances__method: options.Variance = VarianceOptions.method,
+    solve__tol: options.SolveTol = SolveOptions.tol,
+    solve__max_iterations: options.SolveIterations = SolveOptions.max_iterations,
+    solve__unsolved: options.Unsolved = SolveOptions.unsolved,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     seed: options.Seed = Settings.random_state,
@@ -100,10 +100,10 @@ def run(
         subset=subset,
         method=method,
         precision=precision,
-        variance=variance,
-        test_tol=test_tol,
-        test_max_iterations=test_max_iterations,
-        unsolved=unsolved,
+        variances__method=variances__method,
+        solve__tol=solve__tol,
+        solve__max_iterations=solve__max_iterations,
+        solve__unsolved=solve__unsolved,
         threads=threads,
         memory_limit=memory_limit,
         random_state=seed,
@@ -122,7 +122,7 @@ def run(
     except KeyboardInterrupt:
         raise Interruption(f"Interrupted: no model was written. {_kept(kept)}".strip()) from None
     except UnsolvedError as error:
-        how = "with one of `unsolved`, `memory_limit` and `test_max_iterations` this command"
+        how = "with one of `solve__unsolved`, `memory_limit` and `solve__max_iterations` this command"
         raise UnsolvedError(f"{error} {_kept(kept, how)}".strip()) from error
     try:
         tested = _score(gp, table.X[test], y[test]) if len(test) else None

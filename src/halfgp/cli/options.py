@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from halfgp.delimited import Dialect
 from halfgp.errors import InputError
-from halfgp.priors import NAMED
-from halfgp.settings import CHOICES, MOST_SEED, MOST_THREADS
+from halfgp.options import Options, words_of
+from halfgp.settings import MOST_SEED, MOST_THREADS, Settings, SolveOptions, VarianceOptions
 
 NO_PRIORS = "none"
 _MODEL = "Model"
@@ -73,48 +73,28 @@ Decimal = Annotated[
         rich_help_panel=_TEXT,
     ),
 ]
-Kernel = Annotated[
-    str,
-    typer.Option(help="rbf, matern12, matern32, matern52 or rational_quadratic.", rich_help_panel=_MODEL),
-]
-Ard = Annotated[
-    bool, typer.Option("--ard/--no-ard", help="One lengthscale per feature.", rich_help_panel=_MODEL)
-]
-Mean = Annotated[str, typer.Option(help=", ".join(CHOICES["mean"]) + ".", rich_help_panel=_MODEL)]
-Priors = Annotated[str, typer.Option(help=", ".join((*NAMED, NO_PRIORS)) + ".", rich_help_panel=_MODEL)]
-Noise = Annotated[
-    float | None,
-    typer.Option(
-        help="Variance of the noise where training starts, of standardised targets.",
-        show_default=False,
-        rich_help_panel=_MODEL,
-    ),
-]
-NoiseFloor = Annotated[
-    float,
-    typer.Option(help="Least variance of the noise, of standardised targets.", rich_help_panel=_MODEL),
-]
-Steps = Annotated[int, typer.Option(help="Training steps on all rows, by solves.", rich_help_panel=_MODEL)]
-Subset = Annotated[
-    int, typer.Option(help="Rows of the exact training before them; 0 for none.", rich_help_panel=_MODEL)
-]
-Method = Annotated[str, typer.Option(help=", ".join(CHOICES["method"]) + ".", rich_help_panel=_MODEL)]
-Precision = Annotated[
-    str,
-    typer.Option(help="Of training solves: auto, half, bfloat16, single or double.", rich_help_panel=_MODEL),
-]
-Variance = Annotated[str, typer.Option(help=", ".join(CHOICES["variance"]) + ".", rich_help_panel=_MODEL)]
-TestTol = Annotated[float, typer.Option(help="Relative residual of the final solve.", rich_help_panel=_MODEL)]
-TestMaxIterations = Annotated[
-    int, typer.Option(help="Iterations of the final solve, at most.", rich_help_panel=_MODEL)
-]
-Unsolved = Annotated[
-    str,
-    typer.Option(
-        help=", ".join(CHOICES["unsolved"]) + ": where the final solve is not exact enough.",
-        rich_help_panel=_MODEL,
-    ),
-]
+
+
+def _setting(name: str, *flags: str, of: type[Options] = Settings, **more: Any) -> Any:
+    """An option of a model, in the words of its declaration."""
+    return typer.Option(*flags, help=words_of(of, name), rich_help_panel=_MODEL, **more)
+
+
+# Named as the settings are, with `group__name` for one within a group, so that errors can be told in options.
+Kernel = Annotated[str, _setting("kernel")]
+Ard = Annotated[bool, _setting("ard", "--ard/--no-ard")]
+Mean = Annotated[str, _setting("mean")]
+Priors = Annotated[str, _setting("priors")]
+Noise = Annotated[float | None, _setting("noise", show_default=False)]
+NoiseFloor = Annotated[float, _setting("noise_floor")]
+Steps = Annotated[int, _setting("steps")]
+Subset = Annotated[int, _setting("subset")]
+Method = Annotated[str, _setting("method")]
+Precision = Annotated[str, _setting("precision")]
+Variance = Annotated[str, _setting("method", "--variance", of=VarianceOptions)]
+SolveTol = Annotated[float, _setting("tol", "--solve-tol", of=SolveOptions)]
+SolveIterations = Annotated[int, _setting("max_iterations", "--solve-max-iterations", of=SolveOptions)]
+Unsolved = Annotated[str, _setting("unsolved", "--unsolved", of=SolveOptions)]
 Threads = Annotated[
     int | None,
     typer.Option(

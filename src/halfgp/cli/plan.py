@@ -11,7 +11,7 @@ from halfgp.cli.models import new_model, read_training
 from halfgp.cli.output import facts, remark, show, show_json
 from halfgp.planner import Plan
 from halfgp.report import words
-from halfgp.settings import Settings
+from halfgp.settings import Settings, VarianceOptions
 
 
 def run(
@@ -28,7 +28,7 @@ def run(
     subset: options.Subset = Settings.subset,
     method: options.Method = Settings.method,
     precision: options.Precision = str(Settings.precision),
-    variance: options.Variance = Settings.variance,
+    variances__method: options.Variance = VarianceOptions.method,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     as_json: options.AsJson = False,
@@ -46,7 +46,7 @@ def run(
         subset=subset,
         method=method,
         precision=precision,
-        variance=variance,
+        variances__method=variances__method,
         threads=threads,
         memory_limit=memory_limit,
     ).plan(table.X)

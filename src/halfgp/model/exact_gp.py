@@ -34,7 +34,7 @@ class ExactGP:
 
     Args:
         kernel: a name or a kernel; see `Settings`, where every other option stands too.
-        options: fields of `Settings`.
+        options: fields of `Settings`; one within a group may also be said as in `solve__tol=1e-4`.
 
     What a fit finds is in `fitted`, and its parts have names here: `posterior`, `hyperparameters`, `history`,
     `report`, `x_scale`, `y_scale` and `relevance`. Before `fit` each raises a `NotFittedError`.
@@ -44,10 +44,7 @@ class ExactGP:
     """
 
     def __init__(self, kernel: str | Kernel = Settings.kernel, **options: Any) -> None:
-        try:
-            self.settings = Settings(kernel=kernel, **options)
-        except TypeError as error:
-            raise InputError(f"{str(error).replace('Settings.__init__()', 'ExactGP')}.") from error
+        self.settings = Settings(kernel).with_params(**options)
         self._fitted: Fitted | None = None
         self._checkpoint: Checkpoint | None = None  # of a fit that is done, until the model is saved
 
@@ -291,7 +288,9 @@ class ExactGP:
         by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
         # Training on all rows tells the scale of one target, and not that of each of several.
         several = problem.y.shape[1] > 1
-        calibrate = settings.calibrate and ((by_subset and settings.subset_iterations > 0) or several)
+        calibrate = settings.variances.calibrate and (
+            (by_subset and settings.subset_iterations > 0) or several
+        )
         conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
         point, solves = trained.hyperparameters, None
         if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training

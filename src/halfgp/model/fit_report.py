@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from halfgp.memory import peak_memory
 from halfgp.prediction import Outcome, Posterior
-from halfgp.training import Step, peak_memory
+from halfgp.training import Step
 
 
 @dataclass(frozen=True)

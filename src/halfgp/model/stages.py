@@ -15,18 +15,11 @@ def training_of(settings: Settings) -> Training:
         method=settings.method,
         subset=settings.subset,
         subset_iterations=settings.subset_iterations,
-        optimiser=settings.optimiser,
         steps=settings.steps,
-        learning_rate=settings.learning_rate,
-        probes=settings.probes,
-        gradient=settings.gradient,
         preconditioner=settings.preconditioner,
         rank=settings.rank,
-        tol=settings.tol,
-        min_iterations=settings.min_iterations,
-        max_iterations=settings.max_iterations,
-        softplus=settings.softplus,
         seed=settings.random_state,
+        **settings.training.as_dict(),
     )
 
 
@@ -38,12 +31,10 @@ def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool 
     rank = allowed if by_rule else final_rank(rows, limit)
     return Conditioning(
         method=method,
-        tol=settings.test_tol,
-        max_iterations=settings.test_max_iterations,
         recipe=training_of(settings).recipe(rank),
-        variance=settings.variance,
-        neighbours=settings.neighbours,
+        variance=settings.variances.method,
+        neighbours=settings.variances.neighbours,
         seed=settings.random_state,
-        unsolved=settings.unsolved,
         calibrate=calibrate,
+        **settings.solve.as_dict(),
     )

@@ -127,7 +127,9 @@ def condition(
     best = replace(best, solve=_with_passes(best.solve, spent))
     message = _explained(best, ways)
     if conditioning.unsolved == "raise":
-        raise UnsolvedError(f'{message} Or fit with `unsolved="warn"`: deviations then include that error.')
+        raise UnsolvedError(
+            f'{message} Or fit with `solve__unsolved="warn"`: deviations then include that error.'
+        )
     warnings.warn(message, UnsolvedWarning, stacklevel=2)
     return best
 
@@ -377,5 +379,5 @@ def _explained(found: ExactPosterior, ways: tuple[str, ...]) -> str:
         f" predictive deviations (99 % of rows are below; {SHARE:g} is allowed), with a noise of {noise:.2g}."
         f" By {found.equations.route} it ended ({solve.status}) after {solve.iterations} iterations, at a"
         f" relative residual of {residual:.2g}.{room} Raise `noise_floor`, `memory_limit` or"
-        " `test_max_iterations`, or take fewer rows."
+        " `solve__max_iterations`, or take fewer rows."
     )

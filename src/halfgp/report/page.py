@@ -200,9 +200,9 @@ def _settings(gp: ExactGP) -> Rows:
             ("precision", f"{precision}{', which took ' + ', '.join(used) if used else ''}"),
             (
                 "tolerance",
-                f"{words.number(shown.tol)} in training, {words.number(shown.test_tol)} at the end",
+                f"{words.number(shown.training.tol)} in training, {words.number(shown.solve.tol)} at the end",
             ),
-            ("probes", str(shown.probes)),
+            ("probes", str(shown.training.probes)),
             ("subset", words.plural(shown.subset, "row")),
             *rows,
         ]

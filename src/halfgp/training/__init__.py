@@ -1,7 +1,7 @@
 """How hyperparameters are found: exactly on few rows, then by stochastic gradients on all of them."""
 
 from halfgp.training.checkpoint import Checkpoint, solve_path
-from halfgp.training.history import Step, peak_memory
+from halfgp.training.history import Step
 from halfgp.training.run import Trained, train
 from halfgp.training.settings import Training
 
@@ -10,7 +10,6 @@ __all__ = [
     "Step",
     "Trained",
     "Training",
-    "peak_memory",
     "solve_path",
     "train",
 ]

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
+from halfgp.memory import peak_memory
 from halfgp.precision import DOUBLE
-from halfgp.training.history import Step, peak_memory, values_of
+from halfgp.training.history import Step, values_of
 
 REACH = 8.0  # how far, on the real line, a parameter may go from where it started: a factor of 3000
 WALL = 1e6  # above the best loss, where there is none

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from halfgp.hyperparameters import Hyperparameters
@@ -55,13 +52,3 @@ class Step:
 def values_of(hyperparameters: Hyperparameters) -> dict[str, Any]:
     """Plain numbers and lists by name."""
     return {name: p.value.detach().tolist() for name, p in hyperparameters.named_parameters().items()}
-
-
-def peak_memory() -> int:
-    """The largest resident size of this process so far, bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage would tell the size of the parent, if that was larger when it forked
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024  # as getrusage has it
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -14,6 +14,7 @@ from torch import Tensor
 from halfgp.errors import ConvergenceWarning, InputError, TrainingError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import GradientEstimator
+from halfgp.memory import peak_memory
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
 from halfgp.preconditioners import Preconditioner, has_root
@@ -21,7 +22,7 @@ from halfgp.priors import Priors, log_prior
 from halfgp.problem import Problem, residual_precision
 from halfgp.solvers import SolveResult, cg, log_determinant
 from halfgp.threads import paying_threads, torch_threads
-from halfgp.training.history import Step, peak_memory, values_of
+from halfgp.training.history import Step, values_of
 from halfgp.training.optimisers import make_optimiser
 from halfgp.training.settings import Training
 
