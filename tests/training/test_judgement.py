@@ -57,9 +57,10 @@ def test_noise_explained_away_is_less_likely():
     assert wrong.log_density < right.log_density
 
 
-def trained(monkeypatch, judged, **options):
+def trained(monkeypatch, judged, few=False, **options):
     """What training finds with these densities, passed one after the other, and how many were."""
     left = list(judged)
+    monkeypatch.setattr(run, "FEW_FEATURES", 4 if few else 0)
     monkeypatch.setattr(run, "judge", lambda point, problem, seed: Judgement(*left.pop(0)))
     settings = Settings(**{"method": "cg", "subset": 300, "steps": 0, "subset_iterations": 5, **options})
     found = train(START, problem(), training_of(settings), PAPER)
@@ -77,6 +78,14 @@ def test_the_point_that_predicts_better_is_taken(monkeypatch):
     values = [float(found.hyperparameters.noise.value) for found in (subset, neighbours)]
     assert values[0] != values[1]
     assert [step.stage for step in neighbours.history][-1] == "neighbours"
+
+
+def test_of_few_features_neighbourhoods_also_begin_where_a_subset_ended(monkeypatch):
+    from_start, _ = trained(monkeypatch, [judged(1.0), judged(3.0), judged(2.0), judged(0.0)], few=True)
+    from_subset, looks = trained(monkeypatch, [judged(1.0), judged(2.0), judged(3.0), judged(0.0)], few=True)
+    assert looks == 4
+    values = [float(found.hyperparameters.noise.value) for found in (from_start, from_subset)]
+    assert values[0] != values[1]
 
 
 def test_lengthscales_are_shortened_for_as_long_as_predictions_gain(monkeypatch):
