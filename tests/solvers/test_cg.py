@@ -212,6 +212,11 @@ def test_a_result_prints_in_a_few_lines_and_plots():
         ({"inner_product": "cosine"}, "inner_product"),
         ({"reorthogonalise": -2}, "reorthogonalise"),
         ({"precision": "quarter"}, "precision"),
+        ({"method": "papre"}, '`method` must be "auto" or "paper"; got \'papre\''),
+        (
+            {"method": "paper", "precision": "single"},
+            '"half" or "bfloat16" with `method="paper"`; got \'single\'',
+        ),
         ({"preconditioner": 3}, "preconditioner"),
         ({"preconditioner": PivotedCholesky(rank=1)}, "noise"),
         ({"A": (lambda v: v, 3), "precision": "half"}, "products"),
@@ -280,8 +285,8 @@ def test_every_column_may_have_a_tolerance_of_its_own() -> None:
         cg(operator, b, tol=[1e-2, 0.0, 1e-2])
 
 
-@pytest.mark.parametrize("precision", ["auto", "half"])
-def test_a_loose_solve_from_a_start_within_the_tolerance_still_comes_nearer(precision):
+@pytest.mark.parametrize("how", [{}, {"precision": "half"}, {"method": "paper"}])
+def test_a_loose_solve_from_a_start_within_the_tolerance_still_comes_nearer(how):
     """Its residual grows before it falls, and the start would have been the "best" of all."""
     a = with_spectrum(torch.logspace(-3, 1, 150))
     x, noise = columns(150, 3), columns(150, 3, seed=1)
@@ -290,7 +295,7 @@ def test_a_loose_solve_from_a_start_within_the_tolerance_still_comes_nearer(prec
     # Off where A is small above all: little residual, much error.
     off = torch.where(values < 0.05, 30.0, 0.1)
     start = x - vectors @ (off[:, None] * (vectors.T @ noise))
-    result = cg(a, b, x0=start, tol=1.0, min_iterations=5, precision=precision)
+    result = cg(a, b, x0=start, tol=1.0, min_iterations=5, **how)
 
     def error(found):
         e = torch.as_tensor(found) - x

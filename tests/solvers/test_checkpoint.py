@@ -91,11 +91,11 @@ def known_by_products(**options: Any) -> SolveResult:
 
 
 def papers_stable(**options: Any) -> SolveResult:
-    return cg(kernel_operator(150), columns(150, 3), precision="half", tol=1e-2, warn=False, **options)
+    return cg(kernel_operator(150), columns(150, 3), method="paper", tol=1e-2, warn=False, **options)
 
 
 def papers_standard(**options: Any) -> SolveResult:
-    how = {"inner_product": "direct", "reorthogonalise": False, "precision": "half"}
+    how = {"inner_product": "direct", "reorthogonalise": False, "method": "paper"}
     return cg(
         kernel_operator(150), columns(150, 3), tol=1e-2, max_iterations=40, warn=False, **how, **options
     )
@@ -347,6 +347,20 @@ def test_a_solve_of_other_arguments_is_not_taken(tmp_path: Path, caplog: pytest.
     solve(callback=lambda i, residuals: iterations.append(i))
     assert iterations[0] == 8
     assert "not used" not in caplog.text
+
+
+def test_a_solve_of_another_method_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def solve(method: str, callback: Any) -> SolveResult:
+        how = {"method": method, "precision": "half", "inner_product": "log", "tol": 1e-6, "warn": False}
+        checkpoint = SolveCheckpoint(tmp_path / "solve", "these", interval=math.inf)
+        return cg(kernel_operator(150), columns(150, 2), checkpoint=checkpoint, callback=callback, **how)
+
+    with pytest.raises(KeyboardInterrupt):
+        solve("auto", interrupted_at(8))
+    iterations: list[int] = []
+    solve("paper", lambda i, residuals: iterations.append(i))
+    assert iterations[0] == 1
+    assert "is not used" in caplog.text
 
 
 def test_solves_one_after_another(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

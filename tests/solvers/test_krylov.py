@@ -18,7 +18,7 @@ def recurrence(a, b, steps, window=None):
     process = Recurrence(
         system,
         None,
-        arithmetic=Arithmetic.of(double, paper=False, standard=False),
+        arithmetic=Arithmetic.of(double),
         inner_product="direct",
         window=window,
         x=torch.zeros_like(b),

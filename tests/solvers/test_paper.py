@@ -10,13 +10,13 @@ from solvers.systems import columns, kernel_operator
 
 from halfgp.errors import ConvergenceWarning
 from halfgp.preconditioners import PivotedCholesky
-from halfgp.solvers import cg
+from halfgp.solvers import Status, cg
 
 
 def solve(op, b, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return cg(op, b, preconditioner=PivotedCholesky(rank=15), precision="half", tol=1e-2, **options)
+        return cg(op, b, preconditioner=PivotedCholesky(rank=15), method="paper", **{"tol": 1e-2, **options})
 
 
 @pytest.mark.parametrize("storage", ["on_the_fly", "stored"])
@@ -40,6 +40,33 @@ def test_entries_are_rounded_only_where_they_are_stored():
 def test_the_recurrence_alone_would_have_lied():
     result = solve(kernel_operator(600, noise=2e-3, precision="half", storage="stored"), columns(600, 1))
     assert float(result.history[-1].max()) < float(result.residual_norms.max())
+
+
+@pytest.mark.parametrize("precision", ["half", "bfloat16"])
+def test_the_method_is_what_repairs_nothing_and_not_the_precision(precision):
+    op, b = kernel_operator(300, noise=0.2), columns(300, 2)
+    paper = solve(op, b, precision=precision, tol=1e-6)
+    default = cg(op, b, preconditioner=PivotedCholesky(rank=15), precision=precision, tol=1e-6)
+    assert paper.precision == default.precision == f"{precision} inputs"
+    assert paper.status is Status.STAGNATED
+    # Refinement by rho / (1 - rho), with rho far below one, comes below any tolerance that double allows.
+    assert default.status is Status.CONVERGED
+    assert default.climbs == ()
+    assert set(default.passes_by_precision) == {f"{precision} inputs", "double"}
+
+
+def test_its_true_residual_is_found_once():
+    result = solve(kernel_operator(300, noise=1e-3, precision="half", storage="stored"), columns(300, 2))
+    assert result.status is Status.STAGNATED
+    assert result.passes_by_precision == {"half entries": result.iterations, "double": 1}
+
+
+def test_half_is_its_precision_unless_another_is_given():
+    op, b = kernel_operator(200), columns(200, 2)
+    named, unnamed = solve(op, b, precision="half"), solve(op, b)
+    assert torch.equal(named.solution, unnamed.solution)
+    assert unnamed.precision == "half inputs"
+    assert solve(op, b, precision="bfloat16").precision == "bfloat16 inputs"
 
 
 def test_the_stable_recurrence_needs_no_more_iterations_than_double():

@@ -18,6 +18,7 @@ from halfgp.preconditioners import PivotedCholesky
 from halfgp.priors import PAPER
 from halfgp.problem import Problem
 from halfgp.settings import Settings, TrainingOptions
+from halfgp.solvers import cg
 from halfgp.threads import torch_threads
 from halfgp.training import stochastic, train
 from halfgp.training.stochastic import StochasticTraining
@@ -80,6 +81,23 @@ def poison(monkeypatch, *calls):
 
     monkeypatch.setattr(GradientEstimator, "gradient", gradient)
     return seen
+
+
+@pytest.mark.parametrize(
+    ("precision", "methods"),
+    [("half", ["paper", "paper", "auto"]), ("bfloat16", ["paper"] * 2 + ["auto"]), ("auto", ["auto"] * 3)],
+)
+def test_solves_in_sixteen_bits_are_the_papers_until_a_step_climbs(monkeypatch, precision, methods):
+    seen = []
+
+    def solve(*args, **options):
+        seen.append(options["method"])
+        return cg(*args, **options)
+
+    monkeypatch.setattr(stochastic, "cg", solve)
+    poison(monkeypatch, 1)
+    run(rows=problem(precision=precision), steps=2, tol=0.1)
+    assert seen == methods
 
 
 @pytest.mark.parametrize("gradient", ["pathwise", "hutchinson"])

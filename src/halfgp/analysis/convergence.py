@@ -15,11 +15,14 @@ from halfgp.solvers import cg
 
 _STANDARD: dict[str, Any] = {"inner_product": "direct", "reorthogonalise": False}
 # What each is of `cg`. "standard" in 16 bits holds everything in 16 bits; "stable" is the paper's method.
+# Those with the name of a precision alone are the default method on that rung.
 SOLVERS: dict[str, dict[str, Any]] = {
-    "standard": {"precision": "half", **_STANDARD},
-    "stable": {"precision": "half"},
-    "standard bfloat16": {"precision": "bfloat16", **_STANDARD},
-    "stable bfloat16": {"precision": "bfloat16"},
+    "standard": {"method": "paper", "precision": "half", **_STANDARD},
+    "stable": {"method": "paper", "precision": "half"},
+    "half": {"precision": "half"},
+    "standard bfloat16": {"method": "paper", "precision": "bfloat16", **_STANDARD},
+    "stable bfloat16": {"method": "paper", "precision": "bfloat16"},
+    "bfloat16": {"precision": "bfloat16"},
     "standard single": {"precision": "single", **_STANDARD},
     "single": {"precision": "single"},
     "log single": {"precision": "single", "inner_product": "log"},

@@ -4,7 +4,7 @@ from halfgp.solvers.alternating import alternating_projection
 from halfgp.solvers.base import Climb, SolveResult, Status
 from halfgp.solvers.cg import cg
 from halfgp.solvers.checkpoint import SolveCheckpoint
-from halfgp.solvers.controller import Callback
+from halfgp.solvers.iteration import Callback
 from halfgp.solvers.lanczos import LanczosResult, lanczos
 from halfgp.solvers.minres import minres
 from halfgp.solvers.quadrature import LogDeterminant, log_determinant

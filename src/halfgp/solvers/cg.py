@@ -20,16 +20,21 @@ from halfgp.preconditioners import Preconditioner, PreconditionerConfig, build_p
 from halfgp.solvers.advice import advice
 from halfgp.solvers.base import SolveResult, check_tolerance
 from halfgp.solvers.checkpoint import SolveCheckpoint
-from halfgp.solvers.controller import Callback, Controller, Options
+from halfgp.solvers.controller import Controller
 from halfgp.solvers.energy import LARGEST_RESIDUAL
+from halfgp.solvers.iteration import Callback, Iteration, Options
 from halfgp.solvers.ladder import Ladder
+from halfgp.solvers.paper import PaperIteration
 from halfgp.solvers.reorthogonalise import window_of
+
+METHODS: dict[str, type[Iteration]] = {"auto": Controller, "paper": PaperIteration}
 
 
 def cg(
     A: Any,
     b: ArrayLike,
     *,
+    method: str = "auto",
     preconditioner: Preconditioner | PreconditionerConfig | None = None,
     x0: ArrayLike | None = None,
     tol: float | Sequence[float] = 1e-2,
@@ -48,13 +53,18 @@ def cg(
 
     By default the solve starts on the lowest rung of precision that rho and the tolerance allow, tests
     convergence on the true residual, b - A x with A in double as given, and climbs where the rung does not
-    serve. With `precision="half"` it is the paper's stable method, Algorithm 2 as corrected; with
-    `inner_product="direct", reorthogonalise=False` beside it, the standard method in half, which fails.
+    serve. With one `precision` it stays there, and is otherwise the same.
+
+    With `method="paper"` it is the paper's stable method in 16 bits, Algorithm 2 as corrected, in which
+    nothing is repaired: it ends where the recurrence says, and the true residual tells what that was worth.
+    With `inner_product="direct", reorthogonalise=False` beside it, it is the standard method with everything
+    in 16 bits, which fails.
 
     Args:
         A: one of our operators, a torch tensor, NumPy array, SciPy sparse matrix or `LinearOperator`,
             anything with shape and `@`, or a pair (callable, n).
         b: (n,) or (n, t).
+        method: "auto", or "paper" for the paper's.
         preconditioner: a recipe such as `PivotedCholesky(rank=100)`, or anything with `solve(v)`.
         x0: where to start, of the shape of b; costs one pass in the residual's precision.
         tol: largest true relative residual |b - A x| / |b| of any column; or of each, a sequence (t,).
@@ -64,10 +74,11 @@ def cg(
             of which neither a preconditioner nor noise is known it may take a plateau for the end.
         max_iterations: in total, on all rungs.
         min_iterations: before any column may stop, whatever the tolerance: with one of 1, zero would do.
-        inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" in a fixed 16-bit precision,
-            where it matters, otherwise "direct".
+        inner_product: "log" for the paper's LΣE, "direct", or "auto": "log" for the paper's method, where it
+            matters, otherwise "direct".
         reorthogonalise: against every earlier residual (True), none (False), or so many of the latest.
-        precision: "auto" for the ladder, or one rung to stay on.
+        precision: "auto" for the ladder, or one rung to stay on. The paper's method takes a 16-bit one, and
+            "half" for "auto".
         residual_precision: of A in true residuals; "single" is enough for tolerances of 1e-3 and above.
         callback: called as callback(iteration, residuals) with the recurrence's relative residuals (t,).
         checkpoint: where the state is kept, so that a solve that was killed goes on to the same bits.
@@ -83,14 +94,14 @@ def cg(
         check_tolerance(each, max_iterations, min_iterations)
     if inner_product not in ("auto", "log", "direct"):
         raise InputError(f'`inner_product` must be "log", "direct" or "auto"; got {inner_product!r}.')
+    precision = _precision_of(method, precision)
     system = as_operator(A)
     vectors = as_vectors(b, "b", system.rows_held, system.device, float("inf"))
     window = window_of(reorthogonalise)
     ladder = Ladder(system, precision, residual_precision)
     built = build_preconditioner(preconditioner, system)
-    paper = ladder.fixed and ladder.system.precision.is_sixteen_bit
     if inner_product == "auto":
-        inner_product = "log" if paper else "direct"
+        inner_product = "log" if method == "paper" else "direct"
     errors = _tolerances(math.inf if error_tol is None else error_tol, vectors, "error_tol")
     residuals = _tolerances(tol, vectors, "tol")
     options = Options(
@@ -100,19 +111,19 @@ def cg(
         max_iterations,
         inner_product,
         window,
-        paper,
         callback,
         None if checkpoint is None else checkpoint.take,
     )
     start = None if x0 is None else _start(x0, vectors, system)
     with torch.no_grad():
-        controller = Controller(ladder, built, vectors.values, options)
+        solve = METHODS[method](ladder, built, vectors.values, options)
         if checkpoint is None:
-            controller.run(start)
+            solve.run(start)
         else:
-            choices = [precision, residual_precision, rung_name(system.precision), type(built).__name__]
-            _run_kept(controller, checkpoint, vectors.values, start, options, list(map(str, choices)))
-        result = controller.result(vectors)
+            choices = [method, precision, residual_precision, rung_name(system.precision)]
+            choices.append(type(built).__name__)
+            _run_kept(solve, checkpoint, vectors.values, start, options, list(map(str, choices)))
+        result = solve.result(vectors)
     if result.converged:
         return result
     result = replace(result, advice=advice(result, ladder, built))
@@ -122,7 +133,7 @@ def cg(
 
 
 def _run_kept(
-    controller: Controller,
+    solve: Iteration,
     checkpoint: SolveCheckpoint,
     b: Tensor,
     start: Tensor | None,
@@ -131,14 +142,30 @@ def _run_kept(
 ) -> None:
     """Run, from the state that is kept of a solve with the same arguments; what else decides are choices."""
     counts = [options.min_iterations, options.max_iterations, options.window]
-    others = [options.inner_product, options.paper, *choices]
+    others = [options.inner_product, *choices]
     state = checkpoint.begin(b, start, options.tol, options.error_tol, counts, others)
     try:
-        controller.run(start, state)
+        solve.run(start, state)
     except (KeyboardInterrupt, SystemExit):
         checkpoint.write()
         raise
-    checkpoint.end(controller.state())
+    checkpoint.end(solve.state())
+
+
+def _precision_of(method: str, precision: str | Precision) -> str | Precision:
+    """That a method is to use: as given, and for the paper's one of 16 bits."""
+    if method not in METHODS:
+        known = " or ".join(f'"{name}"' for name in METHODS)
+        raise InputError(f"`method` must be {known}; got {method!r}.")
+    if method != "paper":
+        return precision
+    chosen: str | Precision = "half" if precision == "auto" else precision
+    if not Precision.resolve(chosen).is_sixteen_bit:
+        raise InputError(
+            f'`precision` must be "half" or "bfloat16" with `method="paper"`; got {precision!r}.'
+            ' Wider ones go with `method="auto"`.'
+        )
+    return chosen
 
 
 def _tolerances(tol: float | Sequence[float], vectors: Vectors, name: str) -> Tensor:

@@ -49,16 +49,18 @@ class Arithmetic:
         return torch.float64 if self.state == DOUBLE else torch.float32
 
     @classmethod
-    def of(cls, precision: Precision, paper: bool, standard: bool) -> Arithmetic:
-        """The arithmetic of a rung.
+    def of(cls, precision: Precision) -> Arithmetic:
+        """That of a rung: directions are rounded to what it multiplies, and the rest is wide."""
+        return cls(precision.vectors, DOUBLE, DOUBLE, DOUBLE, precision.vectors, False)
+
+    @classmethod
+    def of_paper(cls, precision: Precision, standard: bool) -> Arithmetic:
+        """That of the paper's algorithms: directions and products are held in 16 bits.
 
         Args:
-            precision: of the rung.
-            paper: the paper's algorithms in 16 bits: directions and products are held in 16 bits.
-            standard: of these the one that fails, with everything in 16 bits.
+            precision: a 16-bit one.
+            standard: the method that fails, with everything in 16 bits; otherwise the stable one.
         """
-        if not paper:
-            return cls(precision.vectors, DOUBLE, DOUBLE, DOUBLE, precision.vectors, False)
         narrow = precision.inputs
         wide = narrow if standard else SINGLE
         return cls(narrow, wide, narrow, wide, SINGLE, True)

@@ -114,7 +114,7 @@ class _Refinement:
         inner = Recurrence(
             self._ladder.system,
             self._built,
-            arithmetic=Arithmetic.of(self._ladder.system.precision, paper=False, standard=False),
+            arithmetic=Arithmetic.of(self._ladder.system.precision),
             inner_product="direct",
             window=None,
             x=best.x.clone(),

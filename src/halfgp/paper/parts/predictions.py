@@ -54,7 +54,15 @@ def _predict(model: Fit, rows: Rows, method: str) -> Data:
     storage = "stored" if precision.is_sixteen_bit else "on_the_fly"
     operator = KernelOperator(kernel, x, noise=noise, precision=precision, storage=storage)
     recipe: Any = PivotedCholesky(rank=RANK)
-    result = cg(operator, rows.y, preconditioner=recipe, tol=TOL, max_iterations=ITERATIONS, precision=method)
+    result = cg(
+        operator,
+        rows.y,
+        method="paper" if precision.is_sixteen_bit else "auto",
+        preconditioner=recipe,
+        tol=TOL,
+        max_iterations=ITERATIONS,
+        precision=method,
+    )
     weights = torch.as_tensor(result.solution).to(dtype)
     cross = KernelOperator(kernel, x_test, x, precision=precision, storage=storage)
     mean = torch.as_tensor(cross @ weights).double()
