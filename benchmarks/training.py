@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from resident import peak_bytes
 from rich.table import Table
 
 from halfgp.datasets import load_uci
+from halfgp.memory import peak_memory
 from halfgp.scores import score
 from product_report import console
 from training_peers import METHODS, Rows
@@ -71,7 +71,7 @@ def measure(set_name: str, method: str) -> dict[str, Any]:
         "predict_seconds": outcome.predict_seconds,
         "scaled": scaled,
         "total_seconds": scaled * (outcome.fit_seconds + outcome.predict_seconds),
-        "peak_bytes": peak_bytes(),
+        "peak_bytes": peak_memory(),
         "load": os.getloadavg()[0],
         **outcome.about,
     }

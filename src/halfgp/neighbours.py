@@ -24,9 +24,6 @@ from halfgp.problem import Problem
 
 PER_FEATURE, MOST = 16, 128  # neighbours where nobody says how many
 LANDMARKS, LANDMARK_BYTES = 256, 2**29  # at most, and while they are picked
-CALIBRATION_ROWS = 1024
-SMALLEST_SCALE = 1e-3
-KNOWN = 0.9  # of the rows that a scale was learned on: beyond their variances it says little
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,8 @@ class LocalPosterior:
     Landmarks, which pivoted Cholesky picks, say what is smooth and far, whatever the kernel; the nearest rows
     in the metric of its lengthscales what is near.
 
-    More rows can only lower a conditional variance, so that this one is never too small. Where it is too
-    large, by how much is known on average: the diagonal of (K + noise)^-1 holds the inverse variances of
-    every row given all the others, and its trace is cheap to estimate (`calibrated`).
+    More rows can only lower a conditional variance, so that this one is never too small. To shrink all of
+    them by what they are too large on average, as models of before did, made those too small that were right.
 
     Attributes:
         problem: rows.
@@ -77,7 +73,7 @@ class LocalPosterior:
         coordinates: (n, f) of the rows in that metric.
         diagonal: (n,) variances of the rows' targets.
         lower: (r, r) Cholesky factor of K + noise on the landmarks.
-        shrinkage: what the other rows take away.
+        shrinkage: what the other rows take away, in models of before.
 
     O(k² (k + r + f) + r²) time a point and the search; memory in chunks.
     """
@@ -127,32 +123,6 @@ class LocalPosterior:
             lower,
             shrinkage,
         )
-
-    def calibrated(self, inverse_trace: float, nugget: Tensor, seed: int) -> LocalPosterior:
-        """The same, scaled so that leave-one-out precisions agree on average with those of K.
-
-        Args:
-            inverse_trace: an estimate of the trace of (K + noise)^-1.
-            nugget: noise on the diagonal, () or (n,).
-            seed: of the rows that are looked at.
-        """
-        rows = self.problem.some_rows(CALIBRATION_ROWS, seed)
-        plain = replace(self, shrinkage=NONE)
-        variance, _ = plain(self.problem.x[rows], leave_out=rows)
-        noise = nugget[rows] if nugget.ndim else nugget
-        wanted = inverse_trace / self.problem.rows
-        prior, known = self._prior(self.problem.x[rows]), float(variance.quantile(KNOWN))
-
-        def precision(scale: float) -> float:
-            return float((1.0 / (Shrinkage(scale, known)(variance, prior) + noise)).mean())
-
-        if precision(1.0) >= wanted:
-            return plain
-        low, high = math.log(SMALLEST_SCALE), 0.0
-        for _ in range(40):  # bisection: the mean precision falls with the scale
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if precision(math.exp(middle)) > wanted else (low, middle)
-        return replace(self, shrinkage=Shrinkage(math.exp(high), known))
 
     def __call__(self, x: Tensor, leave_out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Variances (m,) at points (m, d), and how far they may be off (m,); both float64.

@@ -32,7 +32,6 @@ DOUBLE_ROWS = 6000  # up to so many rows a dense factor in double takes a second
 FACTOR_ROWS = 10_000  # beyond, a dense factor for the variances takes longer than everything else
 FACTOR_BYTES = 2**32  # memory for it without a `memory_limit`
 ITERATIONS = 100  # of a solve, as on the real sets at the tolerances of the defaults
-PROBES = 2  # beside the targets in the last solve: the error of the trace of the inverse is √(2 / (2 n))
 RESIDENT = 450 * 10**6  # of Python with torch and what else is imported, before any rows
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
 FINAL_ITERATIONS = 70  # of the last solve, to a tolerance that deviations set
@@ -174,10 +173,10 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             if settings.preconditioner == "auto" and settings.rank is None:
                 landmarks = landmarks_within(rows, preconditioner_bytes(limit))
                 built = rows * (16 * landmarks + BYTES_OF_NEIGHBOURS)
-                needed = solve_bytes(rows, targets + PROBES, ITERATIONS, 0) + built
+                needed = solve_bytes(rows, targets, ITERATIONS, 0) + built
             else:
                 rank = final_rank(rows, limit) if settings.rank is None else settings.rank
-                needed = solve_bytes(rows, targets + PROBES, 2 * ITERATIONS, rank)
+                needed = solve_bytes(rows, targets, 2 * ITERATIONS, rank)
             memory = max(memory, LOCAL_BYTES, needed)
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
     return Plan(rows, features, method, variance, memory, limit or usable_memory(), passes, seconds)
@@ -271,10 +270,10 @@ def usable_memory() -> int:
 
 @cache
 def entry_rate(features: int, threads: int | None = None) -> float:
-    """Entries of K per second of a product with a few columns, measured here on a few thousand rows."""
+    """Entries of K per second of a product with one column, measured here on a few thousand rows."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(CALIBRATION_ROWS, features, generator=generator)
-    v = torch.randn(CALIBRATION_ROWS, 1 + PROBES, generator=generator)
+    v = torch.randn(CALIBRATION_ROWS, 1, generator=generator)
     kernel = Matern(1.5, lengthscale=max(1.0, features**0.5))
     operator = KernelOperator(kernel, x, precision="single", threads=threads)
     return CALIBRATION_ROWS**2 / _fastest(lambda: operator @ v)

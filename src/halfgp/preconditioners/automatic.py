@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from halfgp.operators import as_operator
 from halfgp.operators.bound import BoundKernel
-from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank
+from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank, check_count, check_rank
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
@@ -39,6 +39,11 @@ class AutomaticPreconditioner:
     neighbours: int = NEIGHBOURS
     seed: int = 0
     memory: int = MEMORY
+
+    def __post_init__(self) -> None:
+        check_rank(self.rank)
+        for name in ("neighbours", "seed", "memory"):
+            check_count(getattr(self, name), name)
 
     def build(self, operator: object) -> LowRankPlusNoise | LandmarksAndNeighbours:
         """The preconditioner of a square operator with noise."""

@@ -234,6 +234,12 @@ def check_rank(rank: int | None) -> None:
         raise InputError(f"`rank` must be a non-negative integer, or None for automatic; got {rank!r}.")
 
 
+def check_count(value: object, name: str) -> None:
+    """Raise unless the value is a count."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError(f"`{name}` must be a non-negative integer; got {value!r}.")
+
+
 def automatic_rank(n: int, memory: int) -> int:
     """A rank whose building costs about as much as one product with the matrix.
 

@@ -16,6 +16,7 @@ from halfgp.nearest import NearestSearch, metric
 from halfgp.operators import as_operator
 from halfgp.operators.bound import BoundKernel
 from halfgp.precision import Precision
+from halfgp.preconditioners.base import check_count
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 
@@ -48,9 +49,7 @@ class SparseInverseCholesky:
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "landmarks", "seed"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InputError(f"`{name}` must be a non-negative integer; got {value!r}.")
+            check_count(getattr(self, name), name)
 
     def build(self, operator: object) -> LandmarksAndNeighbours:
         """The preconditioner of a square operator."""

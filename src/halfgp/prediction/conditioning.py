@@ -14,7 +14,7 @@ from torch import Tensor
 
 from halfgp.errors import InputError, UnsolvedError, UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.planner import PROBES, factor_bytes, routes
+from halfgp.planner import factor_bytes, routes
 from halfgp.precision import DOUBLE
 from halfgp.preconditioners import PreconditionerConfig, is_below
 from halfgp.prediction.accuracy import (
@@ -36,10 +36,7 @@ from halfgp.problem import Problem
 from halfgp.solvers import Callback, SolveCheckpoint, SolveResult, cg
 from halfgp.solvers.base import EARLIER
 
-# What CG has not found of a probe yet lowers the trace by about its square, and so the correction.
-PROBE_TOL = 0.15
 ROWS = 512  # that are looked at, each left out: their scale is then known to ten percent
-UNCALIBRATED_ROWS = 64  # that tell to which tolerance a solve goes first
 VARIANCE_ROWS = 128  # that tell whether single can hold the variances
 MARGIN = 0.8  # of the first tolerance, where its deviations are those that neighbours tell
 FOR_WEIGHTS = 0.8  # of the error that is allowed; the rest is for the residual itself
@@ -151,12 +148,8 @@ class _Route:
         self._variances = Variances(equations, conditioning.neighbours)
         self._products = equations.precision  # of means; in double from the second round on
         self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
-        # Local variances need the trace of the inverse; with noise of rows' own, rows of hardly any would be
-        # all of it, and the variances stay as they are, which is rather too large.
-        self._calibrated = equations.factor is not None or equations.problem.fixed_noise is not None
-        # Variances (m,) of the rows, each left out; of local ones a few will do until they are calibrated.
-        few = self._rows if self._calibrated else self._rows[:UNCALIBRATED_ROWS]
-        self._sampled = self._variances.left_out(few)
+        # Variances (m,) of the rows, each left out.
+        self._sampled = self._variances.left_out(self._rows)
 
     def follow(self, start: Tensor | None, last: bool) -> ExactPosterior:
         """Solve, look, and go on until the error is small beside the deviations as calibrated.
@@ -209,15 +202,9 @@ class _Route:
     def _solved(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> ExactPosterior:
         """Weights, from one solve, and how exact they are."""
         equations, q = self._equations, b.shape[1]
-        probes = b[:, :0] if self._calibrated else self._probes()
-        solve = self._solve(b, start, probes, error_tol)
+        solve = self._solve(b, start, error_tol)
         self._spent.update(solve.passes_by_precision)
-        solution = torch.as_tensor(solve.solution)
-        if probes.shape[1]:
-            trace = float((probes * solution[:, q:]).sum()) / PROBES
-            self._variances = self._variances.calibrated(trace, self._conditioning.seed)
-            self._sampled, self._calibrated = self._variances.left_out(self._rows), True
-        solve, weights = solve.columns(q), solution[:, :q].clone()
+        weights = torch.as_tensor(solve.solution).clone()
         weights, residual, correction = self._refined(solve, weights)
         accuracy = self._accuracy(solve, weights, residual, correction)
         solve = replace(solve, solution=weights, earlier=None, residual=None)  # not kept twice
@@ -235,28 +222,17 @@ class _Route:
             seed=self._conditioning.seed,
         )
 
-    def _probes(self) -> Tensor:
-        """Random signs (n, PROBES), which tell the trace of (K + noise)^-1 and ride along with the targets.
-
-        A product with a few columns costs hardly more than with one.
-        """
-        generator = torch.Generator().manual_seed(self._conditioning.seed)
-        n = self._equations.problem.rows
-        return torch.randint(0, 2, (n, PROBES), generator=generator).double() * 2 - 1
-
-    def _solve(self, b: Tensor, start: Tensor | None, probes: Tensor, error_tol: Tensor) -> SolveResult:
-        """For b (n, q), and after it for probes, which need not come as far."""
-        conditioning, observe = self._conditioning, self._observe
-        q, others = b.shape[1], probes.shape[1]
+    def _solve(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> SolveResult:
+        """For targets (n, q)."""
         return cg(
             self._equations.operator,
-            torch.cat([b, probes], dim=1),
+            b,
             preconditioner=self._equations.preconditioner,
-            x0=None if start is None else torch.cat([start, torch.zeros_like(probes)], dim=1),
-            tol=self._residuals(b, error_tol) + [PROBE_TOL] * others,
-            error_tol=error_tol.tolist() + [math.inf] * others,
-            max_iterations=conditioning.max_iterations,
-            callback=None if observe is None else lambda i, residuals: observe(i, residuals[:q]),
+            x0=start,
+            tol=self._residuals(b, error_tol),
+            error_tol=error_tol.tolist(),
+            max_iterations=self._conditioning.max_iterations,
+            callback=self._observe,
             checkpoint=self._checkpoint,
             warn=False,  # another route may do
         )

@@ -38,13 +38,6 @@ class Variances(Lazy):
         problem, point = self.equations.problem, self.equations.hyperparameters
         return LocalPosterior.build(problem, point, self.neighbours, self.shrinkage)
 
-    def calibrated(self, inverse_trace: float, seed: int) -> Variances:
-        """With the shrinkage of local variances that agrees with a trace of (K + noise)^-1."""
-        local = self.local.calibrated(inverse_trace, self.equations.operator.nugget, seed)
-        other = Variances(self.equations, self.neighbours, local.shrinkage)
-        vars(other)["local"] = local  # its tree need not grow again
-        return other
-
     def scaled(self, equations: Equations, scale: float) -> Variances:
         """The same way to variances of other equations, whose matrix is this one times a number."""
         return Variances(equations, self.neighbours, self.shrinkage.scaled(scale))
