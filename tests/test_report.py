@@ -14,9 +14,10 @@ from contracts.outline import Outline
 
 from halfgp import RBF, Linear
 from halfgp.errors import FileError
+from halfgp.json_text import as_json
 from halfgp.model import ExactGP
-from halfgp.report import Evaluation, build_page, words, write_whole
-from halfgp.report.files import as_json
+from halfgp.replacement import write_whole
+from halfgp.report import Evaluation, build_page, words
 from halfgp.report.pictures import VARIABLES, _columns, drawn, embedded
 from halfgp.report.summary import how_it_was_fitted, leave_one_out_scores, summarise, training_rows
 

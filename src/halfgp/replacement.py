@@ -57,6 +57,16 @@ def replacing(path: FilePath) -> Iterator[Path]:
         ) from error
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write text under its name only once it is complete.
+
+    Raises:
+        FileError: it cannot be written there.
+    """
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 def mode_of_regular(path: Path) -> int | None:
     """The permissions of a file, None if there is none; a directory or a device is refused."""
     try:

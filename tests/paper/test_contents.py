@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from halfgp.json_text import as_json
 from halfgp.paper.contents import MODULES, PARTS
 from halfgp.paper.frame.context import Context
 from halfgp.paper.frame.part import Part, Verdict
 from halfgp.paper.studies.fits import FitRequest
-from halfgp.report.files import as_json
 
 BY_NAME = {part.name: part for part in PARTS}
 ANALYSED = [

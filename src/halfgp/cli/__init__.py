@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from halfgp.cli import diagnose, doctor, evaluate, fit, paper, plan, predict, report
 from halfgp.cli.failures import Commands
 from halfgp.version import __version__
 
@@ -40,19 +39,6 @@ def _options(
     ] = False,
 ) -> None:
     """Exact Gaussian processes in low precision."""
-
-
-for _name, _command in (
-    ("fit", fit.run),
-    ("predict", predict.run),
-    ("evaluate", evaluate.run),
-    ("plan", plan.run),
-    ("report", report.run),
-    ("diagnose", diagnose.run),
-    ("doctor", doctor.run),
-):
-    app.command(_name)(_command)
-app.add_typer(paper.app, name="paper")
 
 
 def main() -> None:

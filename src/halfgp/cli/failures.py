@@ -13,13 +13,15 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from halfgp.cli.output import remark, show_json
 from halfgp.errors import ConstantColumnsWarning, DataWarning, HalfGPError, HalfGPWarning
+from halfgp.interruption import leaving_at_once
 
 CANNOT, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 # Options whose name is not that of the argument in Python.
@@ -45,10 +47,46 @@ def naming(columns: Sequence[str]) -> Iterator[None]:
         yield
 
 
+# Each is a file, imported when its command is run: most take torch, and the list of them should not.
+COMMANDS = {
+    "fit": "Fit a model to a table and save it.",
+    "predict": "Predict the target for new rows.",
+    "evaluate": "Score the predictions for rows whose target is known.",
+    "plan": "Tell what a fit would take, without fitting; exits with 1 if it does not fit into memory.",
+    "report": "Write one HTML page about a model and its predictions for rows whose target is known.",
+    "diagnose": "Tell which precision is safe for your data, what vanishes in it, and which rank pays.",
+    "doctor": "Show what this machine has, and which backend would serve it.",
+    "paper": "The paper's figures and tables, measured here, with a verdict on each claim.",
+}
+
+
 class Commands(TyperGroup):
-    """The commands, with errors in one line each."""
+    """The commands, imported when they are run, with errors in one line each."""
 
     _as_json = False
+    _listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in the order in which they are used."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name; in a list of them, its name and first sentence alone."""
+        if cmd_name not in COMMANDS:
+            return None
+        if self._listing:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = _imported(cmd_name)
+        return self.commands[cmd_name]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The list of commands, for which none is imported."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
 
     def main(
         self,
@@ -112,6 +150,20 @@ class Commands(TyperGroup):
         parameters = [] if command is None else command.params
         named = {p.name: p.opts[0] for p in parameters if p.name and p.opts[0].startswith("--")}
         return {**named, **{name: option for name, option in OPTIONS.items() if option in named.values()}}
+
+
+def _imported(name: str) -> Any:
+    """The command of that name, from its file."""
+    with leaving_at_once():  # a second or two, with torch
+        module = import_module(f"halfgp.cli.{name}")
+    if hasattr(module, "app"):  # with commands of its own
+        command: Any = typer.main.get_group(module.app)
+    else:
+        app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        app.command(name)(module.run)
+        command = typer.main.get_command(app)
+    command.name = name
+    return command
 
 
 def _cannot(text: str, error: BaseException, as_json: bool) -> int:

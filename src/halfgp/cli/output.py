@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from halfgp.errors import FileError
+from halfgp.json_text import as_json
 from halfgp.replacement import mode_of_regular
-from halfgp.report.files import as_json
 
 # What a terminal obeys instead of showing it: control characters, and those that reverse the order of others.
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

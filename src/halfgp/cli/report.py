@@ -10,7 +10,8 @@ import typer
 from halfgp.cli import options
 from halfgp.cli.models import NamedModel, read_rows
 from halfgp.cli.output import check_output, show, show_json
-from halfgp.report import Evaluation, build_page, write_whole
+from halfgp.replacement import write_whole
+from halfgp.report import Evaluation, build_page
 from halfgp.report.words import size
 
 

@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from halfgp.errors import InputError
@@ -67,6 +66,8 @@ def train_exactly(
     coordinates = Coordinates(start)
     origin = coordinates.vector(start)
     search = _Search(coordinates, likelihood, stage, observe, origin)
+    from scipy.optimize import minimize  # here: it takes a third of a second to import
+
     minimize(
         search.evaluate,
         origin.numpy(),

@@ -15,14 +15,15 @@ from pathlib import Path
 
 from halfgp import doctor
 from halfgp.errors import HalfGPError, HalfGPWarning, InputError, MissingData
+from halfgp.json_text import as_json
 from halfgp.paper.frame import store
 from halfgp.paper.frame.context import Context
 from halfgp.paper.frame.page import build_page
 from halfgp.paper.frame.part import Claim, Outcome, Part, Verdict
 from halfgp.paper.frame.progress import RunProgress
 from halfgp.paper.frame.store import Result, Status
+from halfgp.replacement import write_whole
 from halfgp.report import words
-from halfgp.report.files import as_json, write_whole
 
 PAGE = "index.html"
 QUICK_SECONDS = 4.0  # a part takes about so long; only the time left comes from it

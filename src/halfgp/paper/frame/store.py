@@ -9,10 +9,11 @@ from enum import Enum
 from pathlib import Path
 
 from halfgp.errors import FileError, InputError
+from halfgp.json_text import as_json
 from halfgp.paper.frame.context import Context
 from halfgp.paper.frame.fingerprints import Origin, fingerprint_of
 from halfgp.paper.frame.part import Claim, Data, Part, Verdict
-from halfgp.report.files import as_json, write_whole
+from halfgp.replacement import write_whole
 from halfgp.report.pictures import drawn
 
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from halfgp.errors import InputError
 from halfgp.estimator import GPRegressor
+from halfgp.json_text import as_json
 from halfgp.paper.frame.context import Context, Rows
 from halfgp.paper.frame.fingerprints import Origin, fingerprint_of
 from halfgp.paper.studies import svgp
-from halfgp.report.files import as_json, write_whole
+from halfgp.replacement import write_whole
 from halfgp.scores import score
 
 OURS = ("half", "single", "bfloat16")

@@ -1,4 +1,4 @@
-"""What is written: strict JSON, and files that take their name only once they are complete."""
+"""Strict JSON as it is written: plain values, arrays and tensors, and null for what is not finite."""
 
 from __future__ import annotations
 
@@ -8,25 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch import Tensor
-
-from halfgp.replacement import replacing
-
 
 def as_json(document: Mapping[str, Any], indent: int | None = None) -> str:
     """A JSON document of plain values, tensors and arrays; null for what is not finite."""
     return json.dumps(_plain(document), indent=indent, allow_nan=False)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write it under its name only once it is complete.
-
-    Raises:
-        FileError: it cannot be written there.
-    """
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
 
 
 def _plain(value: Any) -> Any:
@@ -34,7 +19,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    if isinstance(value, np.ndarray | np.generic | Tensor):
+    if hasattr(value, "tolist"):  # of NumPy or torch, neither of which a command that only talks should load
         return _plain(value.tolist())
     if isinstance(value, Path):
         return str(value)
