@@ -15,7 +15,7 @@ from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.nearest import NearestSearch, metric
-from halfgp.planner import LOCAL_BYTES
+from halfgp.planner import LOCAL_BYTES, LOCAL_LANDMARKS
 from halfgp.precision import Precision
 from halfgp.preconditioners.base import automatic_rank
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
@@ -23,7 +23,7 @@ from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.problem import Problem
 
 PER_FEATURE, MOST = 16, 128  # neighbours where nobody says how many
-LANDMARKS, LANDMARK_BYTES = 256, 2**29  # at most, and while they are picked
+LANDMARK_BYTES = 2**29  # while landmarks are picked
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class LocalPosterior:
             InputError: K + noise is not positive definite on them in double.
         """
         wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
-        rank = min(LANDMARKS, automatic_rank(problem.rows, LANDMARK_BYTES))
+        rank = min(LOCAL_LANDMARKS, automatic_rank(problem.rows, LANDMARK_BYTES))
         operator: Any = problem.operator(hyperparameters, "auto")
         landmarks = partial_cholesky(operator, rank, None, Greedy(LARGEST_BLOCK)).pivots
         inner = torch.as_tensor(operator.with_precision("double").rows(landmarks))[:, landmarks]

@@ -31,8 +31,9 @@ CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes h
 DOUBLE_ROWS = 6000  # up to so many rows a dense factor in double takes a second or two
 FACTOR_ROWS = 10_000  # beyond, a dense factor for the variances takes longer than everything else
 FACTOR_BYTES = 2**32  # memory for it without a `memory_limit`
-ITERATIONS = 100  # of a solve, as on the real sets at the tolerances of the defaults
-RESIDENT = 450 * 10**6  # of Python with torch and what else is imported, before any rows
+ITERATIONS = 40  # of a solve, as on the real sets at the tolerances of the defaults
+RESIDENT = 380 * 10**6  # of Python with torch and what else is imported, before any rows
+LOCAL_LANDMARKS = 256  # of local variances, at most
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
 FINAL_ITERATIONS = 70  # of the last solve, to a tolerance that deviations set
 BUILDING = 8  # passes that a preconditioner takes to build
@@ -177,7 +178,9 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             else:
                 rank = final_rank(rows, limit) if settings.rank is None else settings.rank
                 needed = solve_bytes(rows, targets, 2 * ITERATIONS, rank)
-            memory = max(memory, LOCAL_BYTES, needed)
+            # What landmarks explain of the rows at hand, twice, up to the limit of a chunk.
+            local = min(LOCAL_BYTES, 32 * rows * (LOCAL_LANDMARKS + features))
+            memory = max(memory, local, needed)
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
     return Plan(rows, features, method, variance, memory, limit or usable_memory(), passes, seconds)
 
