@@ -14,6 +14,7 @@ from halfgp.backends import get_backend
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.kernels.profiles import StationaryProfile
 from halfgp.nearest import NearestSearch, metric
 from halfgp.planner import LOCAL_BYTES, LOCAL_LANDMARKS
 from halfgp.precision import Precision
@@ -21,9 +22,13 @@ from halfgp.preconditioners.base import automatic_rank
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.problem import Problem
+from halfgp.sites import Sites
 
-PER_FEATURE, MOST = 16, 128  # neighbours where nobody says how many
+PER_FEATURE, FEWEST, MOST = 16, 48, 128  # neighbours where nobody says how many
 LANDMARK_BYTES = 2**29  # while landmarks are picked
+DISTANCES = 4096  # in a table of correlations
+BELIEVED = 0.01  # of a variance: no figure of neighbours is taken for better known
+MISSED = 2.0  # times what the farther rows did: rows beyond may do as much as that
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,11 @@ NONE = Shrinkage()
 
 @dataclass(frozen=True)
 class LocalPosterior:
-    """The posterior of f at a point, given landmarks and the k rows that are nearest to it.
+    """The posterior of f at a point, given landmarks and the k sites of rows that are nearest to it.
 
     Landmarks, which pivoted Cholesky picks, say what is smooth and far, whatever the kernel; the nearest rows
-    in the metric of its lengthscales what is near.
+    in the metric of its lengthscales what is near. Rows at one place count as one with less noise, so that
+    copies take no room from others.
 
     More rows can only lower a conditional variance, so that this one is never too small. To shrink all of
     them by what they are too large on average, as models of before did, made those too small that were right.
@@ -69,9 +75,9 @@ class LocalPosterior:
         problem: rows.
         hyperparameters: where.
         neighbours: k.
-        landmarks: (r,) rows.
-        coordinates: (n, f) of the rows in that metric.
-        diagonal: (n,) variances of the rows' targets.
+        sites: of the rows.
+        landmarks: (r,) sites.
+        coordinates: (s, f) of the sites, in which those with much to say are near.
         lower: (r, r) Cholesky factor of K + noise on the landmarks.
         shrinkage: what the other rows take away, in models of before.
 
@@ -81,9 +87,9 @@ class LocalPosterior:
     problem: Problem
     hyperparameters: Hyperparameters
     neighbours: int
+    sites: Sites
     landmarks: Tensor
     coordinates: Tensor
-    diagonal: Tensor
     lower: Tensor
     shrinkage: Shrinkage = NONE
 
@@ -96,30 +102,29 @@ class LocalPosterior:
         neighbours: int | None,
         shrinkage: Shrinkage = NONE,
     ) -> LocalPosterior:
-        """Pick landmarks, and factor K + noise on them.
+        """Find the sites, pick landmarks among them, and factor K + noise on those.
 
         Raises:
             InputError: K + noise is not positive definite on them in double.
         """
-        wanted = min(MOST, PER_FEATURE * problem.x.shape[1]) if neighbours is None else neighbours
+        automatic = min(MOST, max(FEWEST, PER_FEATURE * problem.x.shape[1]))
         rank = min(LOCAL_LANDMARKS, automatic_rank(problem.rows, LANDMARK_BYTES))
         operator: Any = problem.operator(hyperparameters, "auto")
-        landmarks = partial_cholesky(operator, rank, None, Greedy(LARGEST_BLOCK)).pivots
-        inner = torch.as_tensor(operator.with_precision("double").rows(landmarks))[:, landmarks]
-        lower, failed = torch.linalg.cholesky_ex(inner)
+        sites = Sites.of(problem.x, operator.nugget.expand(problem.rows), hyperparameters.centred(problem.y))
+        pivots = partial_cholesky(operator, rank, None, Greedy(LARGEST_BLOCK)).pivots
+        landmarks = torch.unique(sites.of_row[pivots])
+        rows = sites.first[landmarks]
+        inner = problem.cross(hyperparameters, problem.x[rows], "double", rows=rows).to_dense()
+        lower, failed = torch.linalg.cholesky_ex(torch.as_tensor(inner) + sites.noise[landmarks].diag())
         if int(failed):
             raise InputError("K + noise is not positive definite in double. Raise `noise_floor`.")
-        coordinates = metric(hyperparameters.kernel, problem.x)
-        diagonal = hyperparameters.kernel.diagonal(problem.x) + hyperparameters.diagonal_noise(
-            problem.fixed_noise
-        )
         return cls(
             problem,
             hyperparameters,
-            min(wanted, problem.rows),
+            min(automatic if neighbours is None else neighbours, len(sites.first)),
+            sites,
             landmarks,
-            coordinates,
-            diagonal,
+            _coordinates(hyperparameters, problem.x[sites.first], sites.noise),
             lower,
             shrinkage,
         )
@@ -127,28 +132,38 @@ class LocalPosterior:
     def __call__(self, x: Tensor, leave_out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Variances (m,) at points (m, d), and how far they may be off (m,); both float64.
 
-        The error is the larger of what the shrinkage took away and what the farther half of the rows did.
+        The error is the larger of what the shrinkage took away and what farther rows did: the farther half of
+        them, a third of what the farther three quarters did, or a seventh of what seven eighths did. Where
+        variances fall with the inverse of their number, each of these is what all rows beyond would do.
 
         Args:
             x: points.
             leave_out: (m,) a row that each point must not see: itself, in leave-one-out.
         """
-        variance, half = self._latent(x, leave_out), self._latent(x, leave_out, self.neighbours // 2)
-        shrunk = self.shrinkage(variance, self._prior(x))
-        gap = (half - variance).clamp_min(0.0)  # below zero it is round-off
-        if self.neighbours < 2 or self.problem.rows < 2:
+        k = self.neighbours
+        variance, prior = self._latent(x, leave_out, k), self._prior(x)
+        shrunk = self.shrinkage(variance, prior)
+        gap = torch.zeros_like(variance)  # below zero it is round-off
+        for share in (2, 4, 8):
+            fewer = self._latent(x, leave_out, k // share)
+            gap = torch.maximum(gap, (fewer - variance) / (share - 1))
+        if k < 2 or self.problem.rows < 2:
             gap = variance
-        return shrunk, torch.maximum(gap * self.shrinkage.scale, variance - shrunk)
+        error = torch.minimum(MISSED * gap + BELIEVED * variance, variance) * self.shrinkage.scale
+        error = torch.maximum(
+            error, torch.finfo(torch.float64).eps * prior
+        )  # rounding may be all that is left
+        return shrunk, torch.maximum(error, variance - shrunk)
 
     def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals (m, q) of the targets of rows (m,), each given the others, and variances (m,)."""
         x = self.problem.x[rows]
-        parts = [self._conditionals(x[some], rows[some]) for some in self._chunks(len(rows))]
+        parts = [self._conditionals(x[some], rows[some], self.neighbours) for some in self._chunks(len(rows))]
         deviations = torch.cat([part.deviations for part in parts])
         residuals = torch.cat([part.residuals for part in parts]) * deviations[:, None]
-        prior, noise = self._prior(x), self.diagonal[rows] - self._prior(x)
+        noise = self._noise(x, rows)
         latent = (deviations.square() - noise).clamp_min(0.0)
-        return residuals, self.shrinkage(latent, prior) + noise
+        return residuals, self.shrinkage(latent, self._prior(x)) + noise
 
     @torch.no_grad()
     def _prior(self, x: Tensor) -> Tensor:
@@ -161,8 +176,8 @@ class LocalPosterior:
         size = max(1, LOCAL_BYTES // (16 * (self.neighbours + 1) * columns))
         return (slice(start, start + size) for start in range(0, points, size))
 
-    def _latent(self, x: Tensor, leave_out: Tensor | None, k: int | None = None) -> Tensor:
-        """Variances (m,) of f at points (m, d), given landmarks and the nearest rows."""
+    def _latent(self, x: Tensor, leave_out: Tensor | None, k: int) -> Tensor:
+        """Variances (m,) of f at points (m, d), given landmarks and the k nearest sites."""
         found = torch.empty(len(x), dtype=torch.float64)
         for some in self._chunks(len(x)):
             out = None if leave_out is None else leave_out[some]
@@ -173,29 +188,31 @@ class LocalPosterior:
     def _noise(self, x: Tensor, own: Tensor | None) -> Tensor:
         """What variances (m,) have beside those of f, so that no small matrix is singular."""
         if own is not None:
-            return self.diagonal[own] - self._prior(x)
-        return (self.diagonal - self._prior(self.problem.x)).min().expand(len(x))
+            return self.sites.of_rows[own]
+        return self.sites.noise.min().expand(len(x))
 
-    def _conditionals(self, x: Tensor, own: Tensor | None, k: int | None = None) -> Conditionals:
-        """Points (m, d), with noise, given landmarks and the nearest rows.
+    def _conditionals(self, x: Tensor, own: Tensor | None, k: int) -> Conditionals:
+        """Points (m, d), with noise, given landmarks and the nearest sites.
 
-        A row that is a landmark has the other landmarks among its neighbours instead: it must not see itself.
+        A row whose site is a landmark has the other landmarks among its neighbours instead: it must not see
+        itself, only the other rows of its site.
 
         Args:
             x: points.
             own: (m,) the row that each is, which it must not see, and whose target it has; None for points
                 that are no rows, and have no targets.
-            k: of the nearest rows; None for all that there are to be.
+            k: of the nearest sites.
         """
-        members = self._nearest(x, own, self.neighbours if k is None else k)
-        if own is None:
+        site = None if own is None else self.sites.of_row[own]
+        members = self._nearest(x, site, k)
+        if own is None or site is None:
             return self._given(x, None, members, explained=True)
-        special = torch.isin(own, self.landmarks)
+        special = torch.isin(site, self.landmarks)
         found = self._given(x[~special], own[~special], members[~special], explained=True)
         if not bool(special.any()):
             return found
         others = self.landmarks.expand(int(special.sum()), -1)
-        others = torch.where(others == own[special, None], -1, others)
+        others = torch.where(others == site[special, None], -1, others)
         both = torch.cat([members[special], others], dim=1)
         alone = self._given(x[special], own[special], both, explained=False)
         residuals = found.residuals.new_empty(len(x), found.residuals.shape[1])
@@ -204,49 +221,87 @@ class LocalPosterior:
             residuals[which], deviations[which] = part.residuals, part.deviations
         return Conditionals(residuals, deviations, found.factor)
 
-    def _nearest(self, x: Tensor, own: Tensor | None, k: int) -> Tensor:
-        """Rows (m, k) that are no landmarks; -1 where there are fewer."""
-        problem = self.problem
-        other = torch.ones(problem.rows, dtype=torch.bool)
+    def _nearest(self, x: Tensor, site: Tensor | None, k: int) -> Tensor:
+        """Sites (m, k) that are no landmarks, nor the point's own; -1 where there are fewer."""
+        other = torch.ones(len(self.sites.first), dtype=torch.bool)
         other[self.landmarks] = False
         numbers = other.nonzero()[:, 0]
-        if own is None:
-            queries, at = metric(self.hyperparameters.kernel, x), torch.full((len(x),), -1)
-        else:
-            queries, at = self.coordinates[own], torch.where(other[own], torch.cumsum(other, 0)[own] - 1, -1)
-        backend = get_backend(problem.backend, x.device)
+        at = torch.full((len(x),), -1)
+        if site is not None:
+            at = torch.where(other[site], torch.cumsum(other, 0)[site] - 1, -1)
+        queries = metric(self.hyperparameters.kernel, x)
+        queries = torch.cat(
+            [queries, queries.new_zeros(len(x), self.coordinates.shape[1] - queries.shape[1])], dim=1
+        )
+        backend = get_backend(self.problem.backend, x.device)
         search = NearestSearch(self.coordinates[numbers], queries, at)
-        found = backend.nearest(search, min(k, len(numbers)), threads=problem.threads)
+        found = backend.nearest(search, min(k, len(numbers)), threads=self.problem.threads)
         return torch.where(found >= 0, numbers[found.clamp_min(0)] if len(numbers) else found, -1)
 
     @torch.no_grad()
     def _given(self, x: Tensor, own: Tensor | None, members: Tensor, explained: bool) -> Conditionals:
-        """Points (m, d) given members (m, k), and landmarks first where they are to explain."""
-        problem, m = self.problem, len(x)
+        """Points (m, d) given members (m, k), and landmarks first where they are to explain.
+
+        Before the members, a row is given what the others at its site say.
+        """
+        sites, m = self.sites, len(x)
         used, at = torch.unique(members, return_inverse=True)
         absent = int((used < 0).sum())  # -1 comes first
         used, at = used[absent:], torch.where(members >= 0, at - absent, -1)
-        targets = self.hyperparameters.centred(problem.y)
-        wanted = targets[own] if own is not None else targets.new_zeros(m, targets.shape[1])
-        points, values = torch.cat([problem.x[used], x]), torch.cat([targets[used], wanted])
+        points, noise, values = (
+            [self.problem.x[sites.first[used]]],
+            [sites.noise[used]],
+            [sites.targets[used]],
+        )
+        wanted = sites.targets.new_zeros(m, sites.targets.shape[1])
+        if own is not None:
+            wanted = sites.targets_of_rows[own]
+            of_others, theirs = sites.without(own)
+            there = of_others.isfinite()
+            first = torch.where(there, len(used) + torch.cumsum(there, 0) - 1, -1)
+            at = torch.cat([first[:, None], at], dim=1)
+            points, noise, values = [*points, x[there]], [*noise, of_others[there]], [*values, theirs[there]]
+        place, targets = torch.cat([*points, x]), torch.cat([*values, wanted])
         known = None
         if explained and len(self.landmarks):
-            cross = problem.cross(self.hyperparameters, points, "double", rows=self.landmarks).to_dense()
+            rows = sites.first[self.landmarks]
+            cross = self.problem.cross(self.hyperparameters, place, "double", rows=rows).to_dense()
             known = torch.linalg.solve_triangular(self.lower, torch.as_tensor(cross).T, upper=False).T
             known = known.contiguous()
-            white = torch.linalg.solve_triangular(self.lower, targets[self.landmarks], upper=False)
-            values = values - known @ white
+            white = torch.linalg.solve_triangular(self.lower, sites.targets[self.landmarks], upper=False)
+            targets = targets - known @ white
         of = Neighbourhoods(
-            points,
-            torch.arange(len(used), len(points)),
+            place,
+            torch.arange(len(place) - m, len(place)),
             at,
-            torch.cat([self.diagonal[used], self._prior(x) + self._noise(x, own)]),
-            values,
+            self._prior(place) + torch.cat([*noise, self._noise(x, own)]),
+            targets,
             known,
         )
         kernel, double = self.hyperparameters.kernel, Precision.resolve("double")
-        backend = get_backend(problem.backend, x.device)
-        found = backend.conditionals(kernel, of, precision=double, threads=problem.threads)
+        backend = get_backend(self.problem.backend, x.device)
+        found = backend.conditionals(kernel, of, precision=double, threads=self.problem.threads)
         if bool(found.deviations.isnan().any()):
             raise InputError("K + noise is not positive definite in double. Raise `noise_floor`.")
         return found
+
+
+@torch.no_grad()
+def _coordinates(hyperparameters: Hyperparameters, x: Tensor, noise: Tensor) -> Tensor:
+    """Of sites (s, d): their metric, and one more coordinate for their noise where it differs.
+
+    The squared correlation of f and a target is that of f there, over 1 + noise / prior: noise says as little
+    as the distance at which that of f has fallen so far.
+    """
+    kernel = hyperparameters.kernel
+    near = metric(kernel, x)
+    leaves = [leaf for leaf in kernel.program().leaves if isinstance(leaf.profile, StationaryProfile)]
+    if not leaves or len(noise) == 0 or float(noise.min()) == float(noise.max()):
+        return near
+    profile = leaves[0].profile
+    assert isinstance(profile, StationaryProfile)
+    distances = torch.logspace(-9, 3, DISTANCES, dtype=torch.float64)
+    fallen = -2.0 * profile.value(distances.square(), leaves[0].shape).abs().log()
+    prior = kernel.diagonal(x, white=False).clamp_min(torch.finfo(torch.float64).tiny)
+    which = torch.searchsorted(fallen.cummax(dim=0).values, torch.log1p(noise / prior))
+    return torch.cat([near, distances[which.clamp_max(DISTANCES - 1)][:, None]], dim=1)

@@ -142,7 +142,7 @@ class VarianceOptions(Options):
         "A dense factor gives exact ones, where rows and memory allow it; the nearest rows give local ones.",
     )
     neighbours: int | None = option(
-        None, count(1, none=True), "Rows of local variances; None takes sixteen a feature, at most 128."
+        None, count(1, none=True), "Rows of local variances; None takes sixteen a feature, from 48 to 128."
     )
     calibrate: bool = option(
         True,

@@ -60,17 +60,19 @@ class Accuracy:
         floor = torch.tensor(self.floor, dtype=torch.float64) / (1.0 if units is None else units)
         return replace(self, shares=tuple(shares.tolist()), floor=tuple(floor.tolist()))
 
-    def of_means(self, still: Tensor, sizes: Tensor) -> Tensor:
+    def of_means(self, still: Tensor, sizes: Tensor, deviations: Tensor) -> Tensor:
         """Errors (m, q) of means.
 
         Args:
             still: (m, q) what the estimated error of the weights does to each mean.
             sizes: (m, q) products of sizes, |K| |w|.
+            deviations: (m,) predictive ones, as the shares are of.
 
         An estimate of an error crosses zero where the error itself need not, so that none is taken for
-        smaller than the usual one.
+        smaller than the usual one, nor than the usual share of the point's own deviation.
         """
-        floor = torch.tensor(self.floor, dtype=torch.float64)
+        shares = torch.tensor(self.shares, dtype=torch.float64) / NORMAL
+        floor = torch.maximum(torch.tensor(self.floor, dtype=torch.float64), deviations[:, None] * shares)
         return torch.hypot(still.abs(), floor) + self.rounding * sizes.abs()
 
 

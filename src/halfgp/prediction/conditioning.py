@@ -41,6 +41,7 @@ VARIANCE_ROWS = 128  # that tell whether single can hold the variances
 MARGIN = 0.8  # of the first tolerance, where its deviations are those that neighbours tell
 FOR_WEIGHTS = 0.8  # of the error that is allowed; the rest is for the residual itself
 LEAST_EXPECTED = 0.01  # of a scale that nothing but neighbours asks for
+LEAST_TOLD = 1e-3  # of a deviation: no solve by products is taken for better
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
 PROGRESS = 0.7  # of the last round's share: one that leaves more has gained nothing
 logger = logging.getLogger("halfgp")
@@ -263,7 +264,17 @@ class _Route:
         at_once = (correction == 0).all(dim=0)
         if bool(at_once.any()):  # a solve that was done where it began has no earlier iterate
             correction[:, at_once] = self._equations.preconditioner.solve(residual[:, at_once])
-        return weights, residual, correction
+        # That of a solve with few steps may be far away: of what is lacking the residual is known.
+        shown, known = self._residual_of(correction), residual[self._rows].square().mean(dim=0).sqrt()
+        return weights, residual, correction * torch.where(shown > EARLIER * known, known / shown, 1.0)
+
+    def _residual_of(self, lacking: Tensor) -> Tensor:
+        """The root mean square (q,) of what weights that lack so much (n, q) leave of rows."""
+        equations, rows = self._equations, self._rows
+        cross = equations.problem.cross(equations.hyperparameters, equations.problem.x[rows], "single")
+        nugget = self._variances.noise(rows)[:, None]
+        product = torch.as_tensor(cross @ lacking).double() + nugget * lacking[rows]
+        return product.square().mean(dim=0).sqrt()
 
     @property
     def _deviations(self) -> Tensor:
@@ -294,7 +305,8 @@ class _Route:
                 lacking = (residual * equations.preconditioner.solve(residual)).mean(dim=0).sqrt()
                 bounded = bool((lacking <= told).all())
                 told = torch.minimum(told, lacking)
-            floor = errors.square().mean(dim=0).sqrt() + told * float(variances.mean().sqrt())
+            typical = told.clamp_min(LEAST_TOLD) * float(self._deviations.median())
+            floor = errors.square().mean(dim=0).sqrt() + typical
             shares = (errors / deviations).quantile(QUANTILE, dim=0) + NORMAL * told
         precision, rounding, sizes = self._rounding(weights)
         if len(sizes):

@@ -116,15 +116,25 @@ class ExactPosterior(Lazy):
         mean = product[:, :q]
         if self.hyperparameters.mean is not None:
             mean = mean + self.hyperparameters.mean.value
-        mean_error = self.accuracy.of_means(product[:, q : 2 * q], product[:, 2 * q :]) if wanted else None
-        variances, variance_error = self.variances.at(x, wanted) if variance else (None, None)
+        variances, variance_error = self.variances.at(x, wanted) if variance or wanted else (None, None)
+        mean_error = None
+        if wanted and variances is not None:
+            deviations = (variances + self._common_noise).sqrt()
+            mean_error = self.accuracy.of_means(product[:, q : 2 * q], product[:, 2 * q :], deviations)
         if unsolved:
             self._warn()
             if variances is not None and variance_error is not None and mean_error is not None:
                 variances = variances + variance_error + mean_error.square().amax(dim=1)
         if not errors:
-            mean_error = variance_error = None
-        return LatentPrediction(mean, variances, mean_error, variance_error)
+            mean_error = None
+        if not variance:
+            variances = variance_error = None
+        return LatentPrediction(mean, variances, mean_error, variance_error if errors else None)
+
+    @property
+    def _common_noise(self) -> float:
+        """Of new targets; none where every row has its own, and nobody knows that of others."""
+        return 0.0 if self.problem.fixed_noise is not None else float(self.operator.nugget.max())
 
     def covariance(self, x: Tensor) -> Tensor:
         """The covariance (m, m) of the latent function at points (m, d), float64, no variance below 0."""
@@ -274,7 +284,8 @@ class ExactPosterior(Lazy):
         variance = variance + (self.weights.abs().amax(dim=1) * gap).square()
         if not self.accuracy.solved:
             self._warn()
-            errors = self.accuracy.of_means(self.correction * variance[:, None], torch.zeros_like(mean))
+            lacking = self.correction * variance[:, None]
+            errors = self.accuracy.of_means(lacking, torch.zeros_like(mean), variance.sqrt())
             variance = variance + errors.square().amax(dim=1)
         return mean, variance
 

@@ -1,0 +1,77 @@
+"""Errors told beside means and variances are not short, however rows lie and whatever their noise."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from contracts.textbook import Textbook, at, targets
+
+import halfgp.prediction.conditioning
+from halfgp.kernels import RBF, Matern
+from halfgp.prediction import Conditioning, condition
+from halfgp.problem import Problem
+
+N, NEW = 400, 200
+SHORT = 3.0  # an estimate that is short by more than this, in more than one point of a hundred, fails
+KERNELS = {
+    "rbf": RBF(0.5),
+    "matern12": Matern(0.5, 1.0),
+    "matern32": Matern(1.5, 1.0),
+    "matern52": Matern(2.5),
+}
+NOTHING = 1e-4  # of a deviation: an error that nobody sees
+UNKNOWN = 1e-14  # of a prior variance of one: what the textbook in double is not sure of either
+
+
+def uniform(d, generator):
+    return 4 * torch.rand(N + NEW, d, generator=generator, dtype=torch.float64) - 2
+
+
+def copies(d, generator):
+    """Eight rows at each place; new points anywhere."""
+    x = uniform(d, generator)
+    x[:N] = x[torch.arange(N) % (N // 8)]
+    return x
+
+
+def grid(d, generator):
+    """Whole numbers, and new points on and between them."""
+    x = torch.randint(0, 40 if d == 1 else 5, (N + NEW, d), generator=generator).double()
+    x[N + NEW // 2 :] += 0.3
+    return x / (10.0 if d == 1 else 1.25) - 2.0
+
+
+def outliers(d, generator):
+    """Every twentieth row ten times as far away."""
+    x = uniform(d, generator)
+    x[::20] *= 10.0
+    return x
+
+
+@pytest.mark.parametrize("noise", [1e-8, 1e-4, 1e-2, "known"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("lie", [uniform, copies, grid, outliers])
+@pytest.mark.parametrize("route", ["products", "single factor"])
+def test_what_is_told_is_not_short(route, lie, d, kernel, noise, monkeypatch):
+    generator = torch.Generator().manual_seed(1)
+    x, fixed = lie(d, generator), None
+    y = targets(x, noise=1e-8 if noise == "known" else noise)[:N]
+    if noise == "known":
+        fixed = 10 ** (-8 * torch.rand(N, generator=generator, dtype=torch.float64))
+        y = y + fixed.sqrt()[:, None] * torch.randn(N, 1, generator=generator, dtype=torch.float64)
+    point = at(1.0 * KERNELS[kernel], noise=None if noise == "known" else noise, floor=1e-14)
+    monkeypatch.setattr(halfgp.prediction.conditioning, "routes", lambda *_: (route, "double factor"))
+    found = condition(Problem(x[:N], y, fixed), point, Conditioning("cg", 1e-2, 1000, None, "auto", None, 0))
+    book, new = Textbook(point, x[:N], y, fixed), x[N:]
+    told = found.predict(new, variance=True, errors=True)
+    exact = book.covariance(new).diagonal()
+    deviation = (told.variance + (0.0 if fixed is not None else noise)).sqrt()
+    short = (told.mean - book.mean(new)).abs() > SHORT * told.mean_error + NOTHING * deviation[:, None]
+    assert float(short.double().mean()) <= 0.01
+    short = (told.variance - exact).abs() > SHORT * told.variance_error + UNKNOWN
+    assert float(short.double().mean()) <= 0.01
+    # Never sure of what is not known.
+    assert bool((told.variance >= exact - told.variance_error - UNKNOWN).all())
+    # Nor told so large that it says nothing.
+    assert float((told.mean_error[:, 0] / deviation).median()) < 0.1
