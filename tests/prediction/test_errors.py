@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from contracts.textbook import Textbook, at, targets
 
 import halfgp.prediction.conditioning
 from halfgp.kernels import RBF, Matern
+from halfgp.operators import KernelOperator
 from halfgp.prediction import Conditioning, condition
+from halfgp.prediction.accuracy import IN_DOUBLE, rounding_in_double
 from halfgp.problem import Problem
 
 N, NEW = 400, 200
@@ -19,6 +22,7 @@ KERNELS = {
     "matern32": Matern(1.5, 1.0),
     "matern52": Matern(2.5),
 }
+BACKENDS = ("cpu", "reference")
 NOTHING = 1e-4  # of a deviation: an error that nobody sees
 UNKNOWN = 1e-14  # of a prior variance of one: what the textbook in double is not sure of either
 
@@ -75,3 +79,27 @@ def test_what_is_told_is_not_short(route, lie, d, kernel, noise, monkeypatch):
     assert bool((told.variance >= exact - told.variance_error - UNKNOWN).all())
     # Nor told so large that it says nothing.
     assert float((told.mean_error[:, 0] / deviation).median()) < 0.1
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps, reason="no wider format here")
+def test_rounding_in_double_is_what_a_wider_format_finds():
+    """Large weights of either sign, as smooth kernels with a large outputscale and little noise have."""
+    x = uniform(3, torch.Generator().manual_seed(2))
+    scale, lengthscale = 2e5, 40.0
+    weights = 1e3 * torch.randn(N, 1, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    kernel = scale * Matern(2.5, lengthscale)
+    by = {name: KernelOperator(kernel, x[N:], x[:N], precision="double", backend=name) for name in BACKENDS}
+    one, other = (torch.as_tensor(operator @ weights) for operator in by.values())
+    sizes = torch.as_tensor(by["reference"] @ weights.abs())
+    told = rounding_in_double(one, other, sizes) * sizes[:, 0]
+    wide, rows = (part.numpy().astype(np.longdouble) for part in (x[N:], x[:N]))
+    r = np.sqrt(5 * ((wide[:, None] - rows) ** 2).sum(axis=2)) / lengthscale
+    exact = (scale * (1 + r + r**2 / 3) * np.exp(-r)) @ weights[:, 0].numpy().astype(np.longdouble)
+    error = torch.from_numpy(abs(one[:, 0].numpy() - exact).astype(np.float64))
+    assert float((error > SHORT * told).double().mean()) <= 0.01
+    assert float((told / sizes[:, 0]).max()) < IN_DOUBLE
+
+
+def test_nothing_is_learned_from_one_program_that_runs_twice():
+    product = torch.ones(4, 1, dtype=torch.float64)
+    assert rounding_in_double(product, product, product) == IN_DOUBLE

@@ -98,5 +98,15 @@ def rounding_of(narrow: Tensor, wide: Tensor, sizes: Tensor, deviation: float) -
     return "single", NORMAL * _root_mean_square(relative) + IN_DOUBLE
 
 
+def rounding_in_double(product: Tensor, again: Tensor, sizes: Tensor) -> float:
+    """How products in double round, relative to those of sizes (m, q), from two ways to the same one.
+
+    `IN_DOUBLE` holds where every term is rounded the same way. What two programs differ by is what each may
+    be off by; where they are the same program they do not differ, and nothing was learned.
+    """
+    relative = (product - again).abs() / sizes.abs().clamp_min(torch.finfo(torch.float64).tiny)
+    return NORMAL * _root_mean_square(relative) if bool((relative > 0).any()) else IN_DOUBLE
+
+
 def _root_mean_square(values: Tensor) -> float:
     return float(values.double().square().mean().sqrt()) if values.numel() else 0.0

@@ -23,9 +23,11 @@ from halfgp.prediction.accuracy import (
     NORMAL,
     QUANTILE,
     ROUNDING_ROWS,
+    ROUNDING_SHARE,
     SHARE,
     VARIANCE_SHARE,
     Accuracy,
+    rounding_in_double,
     rounding_of,
 )
 from halfgp.prediction.calibration import scales_of
@@ -327,11 +329,19 @@ class _Route:
         x = equations.problem.x[self._rows[:ROUNDING_ROWS]]
         wide = equations.problem.cross(equations.hyperparameters, x, "double")
         product, sizes = torch.as_tensor(wide @ torch.cat([weights, weights.abs()], dim=1)).chunk(2, dim=1)
-        if self._products == "double":
-            return "double", IN_DOUBLE, sizes
-        narrow = equations.problem.cross(equations.hyperparameters, x, "single") @ weights
         deviation = float(self._deviations.median())
-        return *rounding_of(torch.as_tensor(narrow).double(), product, sizes, deviation), sizes
+        if self._products != "double":
+            narrow = equations.problem.cross(equations.hyperparameters, x, "single") @ weights
+            found = rounding_of(torch.as_tensor(narrow).double(), product, sizes, deviation)
+            if found[0] == "single":
+                return *found, sizes
+        rounding = IN_DOUBLE
+        if rounding * float(sizes.median()) > ROUNDING_SHARE * deviation:
+            # A bound that no sum comes near: how another program rounds the same sums tells.
+            other = replace(equations.problem, backend="reference")
+            again = other.cross(equations.hyperparameters, x, "double") @ weights
+            rounding = min(rounding, rounding_in_double(torch.as_tensor(again), product, sizes))
+        return "double", rounding, sizes
 
     @cached_property
     def _variance_share(self) -> float:
