@@ -136,22 +136,27 @@ def test_predictions_have_their_columns(files: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.csv"
     run("predict", files / "model.safetensors", files / "test.csv", "-o", output, "--error", "--samples", "2")
     names = read_table(output, target="mean").feature_names
-    assert names == ("std", "lower", "upper", "mean_error", "std_error", "sample_1", "sample_2")
+    assert names == ("std", "lower_95", "upper_95", "mean_error", "std_error", "sample_1", "sample_2")
     values = dict(zip(names, read_table(output, target="mean").X.T, strict=True))
     mean = read_table(output, target="mean").y
     assert mean is not None
-    np.testing.assert_allclose(values["upper"] - mean, 1.959964 * values["std"], rtol=1e-6)
-    model = NamedModel.load(files / "model.safetensors")
-    found = model.gp.predict(read_table(files / "test.csv", target="power").X).mean
-    np.testing.assert_array_equal(found, mean)
+    model, points = (
+        NamedModel.load(files / "model.safetensors"),
+        read_table(files / "test.csv", target="power").X,
+    )
+    np.testing.assert_array_equal(model.gp.predict(points).mean, mean)
+    interval = model.gp.predict_interval(points, 0.95)
+    np.testing.assert_array_equal(values["lower_95"], interval.lower)
+    np.testing.assert_array_equal(values["upper_95"], interval.upper)
 
 
-def test_an_interval_and_no_std(files: Path) -> None:
-    narrow = json_of("predict", files / "model.safetensors", files / "test.csv", "--interval", "0.5")[
-        "columns"
-    ]
-    wide = json_of("predict", files / "model.safetensors", files / "test.csv")["columns"]
-    assert narrow["upper"][0] < wide["upper"][0]
+def test_intervals_and_no_std(files: Path) -> None:
+    model, table = files / "model.safetensors", files / "test.csv"
+    several = json_of("predict", model, table, "--interval", "0.5", "--interval", "0.999")["columns"]
+    assert list(several) == ["mean", "std", "lower_50", "upper_50", "lower_99.9", "upper_99.9"]
+    wide = json_of("predict", model, table)["columns"]
+    assert several["upper_50"][0] < wide["upper_95"][0] < several["upper_99.9"][0]
+    assert several["lower_50"][0] > wide["lower_95"][0] > several["lower_99.9"][0]
     bare = json_of("predict", files / "model.safetensors", files / "test.csv", "--no-std")["columns"]
     assert set(bare) == {"mean"}
     assert bare["mean"] == wide["mean"]
@@ -185,7 +190,9 @@ def test_evaluate_prints_scores(files: Path) -> None:
     output = run("evaluate", files / "model.safetensors", files / "test.csv").stdout
     for word in ("RMSE", "MAE", "R²", "NLL", "constant std", "CRPS", "95 %"):
         assert word in output
+    assert "normal ones" in output
     scores = json_of("evaluate", files / "model.safetensors", files / "test.csv", "--target", "power")
+    assert scores["interval_coverage"].keys() == scores["coverage"].keys() > {"0.5", "0.9", "0.95"}
     assert scores["rmse"] < 1.5
     assert scores["training_rows"] == 0
 

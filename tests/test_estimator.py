@@ -34,6 +34,7 @@ import halfgp
 from halfgp import RBF, ExactGP, Gamma, GPRegressor, White
 from halfgp.errors import DataWarning, FileError, InputError, MemoryLimitError
 from halfgp.model import LeaveOneOut, LogLikelihood, NumericalError, SolveIteration
+from halfgp.persistence import FORMAT_VERSION
 from halfgp.planner import Plan
 from halfgp.progress import ProgressBar
 from halfgp.scores import Scores
@@ -534,7 +535,8 @@ def test_files_that_are_none(fitted: GPRegressor, tmp_path: Path) -> None:
     save_file({"x": torch.zeros(1)}, bad)
     with pytest.raises(FileError, match="not one of halfgp"):
         halfgp.load(bad)
-    bad.write_bytes(good.read_bytes().replace(b'"format_version":"4"', b'"format_version":"9"'))
+    here = f'"format_version":"{FORMAT_VERSION}"'.encode()
+    bad.write_bytes(good.read_bytes().replace(here, b'"format_version":"9"'))
     with pytest.raises(FileError, match="upgrade"):
         halfgp.load(bad)
     for names in (b'\\"feature_names\\": 1234', b'\\"feature_names\\": ["]'):

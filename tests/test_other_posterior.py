@@ -18,7 +18,7 @@ from halfgp.archive import load_model, posteriors, save_model
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.persistence import Stored, require
-from halfgp.prediction import LatentPrediction, Outcome, Posterior
+from halfgp.prediction import LatentPrediction, Outcome, Posterior, Residuals
 from halfgp.problem import Problem
 from halfgp.report import Evaluation, build_page
 from halfgp.tables import write_table
@@ -81,6 +81,11 @@ class Inducing:
         found = self.predict(self.problem.x, variance=True)
         assert found.variance is not None
         return found.mean, found.variance + self.hyperparameters.diagonal_noise(None)
+
+    @property
+    def residuals(self) -> Residuals:
+        mean, variance = self.leave_one_out()
+        return Residuals(((self.problem.y - mean) / variance.sqrt()[:, None]).sort(dim=0).values)
 
     def start(self, rows: int) -> None:
         return None

@@ -58,6 +58,22 @@ def test_a_page_has_its_sections(gp: ExactGP) -> None:
         assert word in page.text
 
 
+def test_both_calibrations_are_on_the_page(gp: ExactGP) -> None:
+    X, y = make_rows(40, 1)
+    evaluation = Evaluation.of(gp, X, y, feature_names=("a", "b", "c"), target_name="y")
+    page = Outline(build_page(gp, evaluation))
+    found = evaluation.scores
+    assert found.coverage is not None
+    assert found.interval_coverage is not None
+    for level in (0.5, 0.9, 0.95):
+        lower, upper = gp.predict_interval(X, level)
+        inside = float(((lower <= y) & (y <= upper)).mean())
+        assert found.interval_coverage[level] == inside
+        assert f"{100 * inside:.1f} %; normal ones {100 * found.coverage[level]:.1f} %" in page.text
+    assert "normal intervals" in page.text
+    assert (np.diff(evaluation.inside) >= 0).all()
+
+
 def test_a_page_about_solves_shows_them(solved: ExactGP) -> None:
     page = Outline(page_of(solved, *make_rows(40, 1)))
     assert page.tags.count("svg") == 7

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from halfgp.errors import InputError
-from halfgp.scores import Scores, calibration, coverage, crps, negative_log_likelihood, rmse, score
+from halfgp.scores import (
+    Scores,
+    calibration,
+    coverage,
+    crps,
+    negative_log_likelihood,
+    rmse,
+    score,
+    share_inside,
+)
 
 numbers = st.floats(-50, 50)
 spreads = st.floats(0.01, 20)
@@ -126,6 +135,17 @@ def test_without_standard_deviations_only_the_mean_is_scored() -> None:
     found = score([1.0, 3.0], [1.0, 1.0], None)
     assert found == Scores(math.sqrt(2), 1.0, None, None, None, None, 2)
     assert str(found) == "RMSE 1.414, MAE 1; 2 rows"
+
+
+def test_values_at_the_ends_of_an_interval_are_inside() -> None:
+    y = np.array([0.0, 1.0, 2.0, 3.0])
+    ends = (np.array([0.0, 1.5, 1.0, 0.0]), np.array([5.0, 2.0, 2.0, 2.9]))
+    assert share_inside(y, *ends) == 0.5
+    found = score(y, y, None, {0.9: ends})
+    assert found.interval_coverage == {0.9: 0.5}
+    assert "50.0 % inside 90 % intervals" in str(found)
+    with pytest.raises(InputError, match="`upper` must have the shape of `y`"):
+        score(y, y, None, {0.9: (ends[0], ends[1][:3])})
 
 
 def test_scores_print_in_one_line_and_survive_json() -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from halfgp.estimator import GPRegressor, load
     from halfgp.kernel_json import register_kernel
     from halfgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
-    from halfgp.model import ExactGP, Prediction, SolveIteration
+    from halfgp.model import ExactGP, Prediction, PredictionInterval, SolveIteration
     from halfgp.operators import KernelOperator
     from halfgp.precision import Precision
     from halfgp.preconditioners import (
@@ -84,6 +84,7 @@ __all__ = [
     "PivotedCholesky",
     "Precision",
     "Prediction",
+    "PredictionInterval",
     "RandomlyPivotedCholesky",
     "RationalQuadratic",
     "SolveCheckpoint",
@@ -116,7 +117,7 @@ _NAMES = {
     " NotFittedError OutOfRangeError TrainingError UnsolvedError UnsolvedWarning",
     "estimator": "GPRegressor load",
     "kernels": "RBF Constant Linear Matern Periodic RationalQuadratic White",
-    "model": "ExactGP Prediction SolveIteration",
+    "model": "ExactGP Prediction PredictionInterval SolveIteration",
     "operators": "KernelOperator",
     "kernel_json": "register_kernel",
     "precision": "Precision",

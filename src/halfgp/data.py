@@ -114,6 +114,25 @@ def as_noise(noise: float | ArrayLike, n: int, device: torch.device) -> Tensor:
     return values
 
 
+def as_levels(level: float | ArrayLike, name: str) -> tuple[list[float], bool]:
+    """Probabilities, each between 0 and 1 and neither, and whether it was a single number."""
+    values = as_real(level, name)
+    if values.ndim > 1 or not values.numel():
+        raise InputError(
+            f"`{name}` must be a number such as 0.95, or a list of them; got shape {tuple(values.shape)}."
+        )
+    levels: list[float] = values.double().reshape(-1).tolist()
+    for given in levels:
+        check_level(given, name)
+    return levels, values.ndim == 0
+
+
+def check_level(level: float, name: str) -> None:
+    """Refuse what is no probability, or one of 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise InputError(f"`{name}` must be between 0 and 1; got {level:g}. For 95 % write 0.95.")
+
+
 def as_indices(i: object, n: int, device: torch.device) -> tuple[Tensor, bool]:
     """Row indices below `n` from an integer, a slice or integers, and whether it was a single one."""
     given = (

@@ -18,11 +18,18 @@ from halfgp.archive import load_model, save_model
 from halfgp.data import ArrayLike, check_exact
 from halfgp.errors import FileError, InputError
 from halfgp.kernels import Kernel
-from halfgp.model import ExactGP, FitCallback, FloatArray, LeaveOneOut, LogLikelihood
+from halfgp.model import (
+    ExactGP,
+    FitCallback,
+    FloatArray,
+    LeaveOneOut,
+    LogLikelihood,
+    PredictionInterval,
+)
 from halfgp.options import Options, declarations, documented, flag, option, signature_of
 from halfgp.planner import Plan
 from halfgp.progress import shown_progress
-from halfgp.scores import Scores, score
+from halfgp.scores import Scores
 from halfgp.settings import GROUPS, Settings, SolveOptions, TrainingOptions
 from halfgp.training import Step
 
@@ -184,6 +191,23 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         asked = [part for part in found if part is not None]
         return asked[0] if len(asked) == 1 else tuple(asked)
 
+    def predict_interval(
+        self, X: ArrayLike, coverage: float | ArrayLike = 0.9, noise: float | ArrayLike | None = None
+    ) -> PredictionInterval:
+        """Where new targets will be, with the probability that is asked for, whatever residuals look like.
+
+        Args:
+            X: (m, d).
+            coverage: between 0 and 1, or k of them.
+            noise: known variances of the new targets, (m,) or one for all, in the units of y squared, where
+                the rows had some in `fit`; without it they count as none.
+
+        Returns:
+            `lower` and `upper`, (m,) or (m, q); with k levels (k, m) or (k, m, q). They are the mean plus the
+            deviation of a new target times quantiles of leave-one-out residuals.
+        """
+        return self._fitted().predict_interval(self._points(X), coverage, noise=noise)
+
     def sample_y(
         self, X: ArrayLike, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
     ) -> FloatArray:
@@ -221,8 +245,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def scores(self, X: ArrayLike, y: ArrayLike) -> Scores:
         """RMSE, NLL, CRPS and coverage of the predictions for targets (m,) or (m, q) at points (m, d)."""
-        mean, std = self.predict(X, return_std=True)
-        return score(np.asarray(y), mean, std)
+        model = self._fitted()
+        return model.fitted.scores(np.asarray(y), model.predict(self._points(X), return_std=True))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it to one file, which `halfgp.load` reads; without pickle."""

@@ -158,9 +158,12 @@ class LocalPosterior:
     def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals (m, q) of the targets of rows (m,), each given the others, and variances (m,)."""
         x = self.problem.x[rows]
-        parts = [self._conditionals(x[some], rows[some], self.neighbours) for some in self._chunks(len(rows))]
-        deviations = torch.cat([part.deviations for part in parts])
-        residuals = torch.cat([part.residuals for part in parts]) * deviations[:, None]
+        residuals = torch.empty(len(rows), self.problem.y.shape[1], dtype=torch.float64)
+        deviations = torch.empty(len(rows), dtype=torch.float64)
+        for some in self._chunks(len(rows)):
+            part = self._conditionals(x[some], rows[some], self.neighbours)
+            deviations[some] = part.deviations
+            residuals[some] = part.residuals * part.deviations[:, None]
         noise = self._noise(x, rows)
         latent = (deviations.square() - noise).clamp_min(0.0)
         return residuals, self.shrinkage(latent, self._prior(x)) + noise

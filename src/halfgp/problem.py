@@ -87,10 +87,16 @@ class Problem:
             self, x=torch.cat([self.x, other.x]), y=torch.cat([self.y, other.y]), fixed_noise=noise
         )
 
-    def some_rows(self, size: int, seed: int) -> Tensor:
-        """Which rows (size,) a random sample without repetition has, ascending; all where there are fewer."""
+    def some_rows(self, size: int, seed: int, after: int = 0) -> Tensor:
+        """Which rows (size,) a random sample without repetition has, ascending; all where there are fewer.
+
+        Args:
+            size: of the sample.
+            seed: of it.
+            after: the size of another with that seed, of which this one has no row.
+        """
         order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
-        return order[:size].sort().values
+        return order[after : after + size].sort().values
 
     def subset(self, size: int, seed: int) -> Problem:
         """A random sample of so many rows, without repetition."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfgp.data import ArrayLike, as_vectors
+from halfgp.data import ArrayLike, as_vectors, check_level
 from halfgp.errors import InputError
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -26,10 +26,12 @@ class Scores:
         mae: mean absolute error, in units of the target.
         nll: negative log density of a value, in nats; lower is better.
         crps: continuous ranked probability score, in units of the target; lower is better.
-        coverage: by level, the share of values inside the central interval of that probability.
+        coverage: by level, the share of values inside the central interval of that probability, of a normal
+            distribution.
         constant_nll: the NLL of the same means with the one standard deviation that suits them best, which is
             their RMSE: ½ ln(2πe·rmse²). Standard deviations that know more than the average beat it.
         rows: how many rows were scored.
+        interval_coverage: by level, the share of values inside intervals that were predicted; None without.
     """
 
     rmse: float
@@ -39,6 +41,7 @@ class Scores:
     coverage: dict[float, float] | None
     constant_nll: float | None
     rows: int
+    interval_coverage: dict[float, float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
@@ -50,24 +53,34 @@ class Scores:
         if self.nll is not None:
             parts.append(f"NLL {self.nll:.4g} (constant std: {self.constant_nll:.4g})")
             parts.append(f"CRPS {self.crps:.4g}")
-        if self.coverage is not None:
-            level, share = max(self.coverage.items())
-            parts.append(f"{100 * share:.1f} % inside {100 * level:g} % intervals")
+        for kind, shares in (("", self.interval_coverage), ("normal ", self.coverage)):
+            if shares:
+                level, share = max(shares.items())
+                parts.append(f"{100 * share:.1f} % inside {kind}{100 * level:g} % intervals")
         return ", ".join(parts) + f"; {self.rows} row{'s' * (self.rows != 1)}"
 
 
-def score(y: ArrayLike, mean: ArrayLike, std: ArrayLike | None) -> Scores:
+def score(
+    y: ArrayLike,
+    mean: ArrayLike,
+    std: ArrayLike | None,
+    intervals: Mapping[float, tuple[ArrayLike, ArrayLike]] | None = None,
+) -> Scores:
     """Every score of predictions N(mean, std²) for the values that came.
 
     Args:
         y: what came, (m,) or (m, q), finite.
         mean: predicted means, of the same shape.
         std: standard deviations of `y`, noise included, of the same shape and positive; None for means alone.
+        intervals: by level, lower and upper ends of the same shape, such as `predict_interval` gives.
     """
+    inside = None
+    if intervals is not None:
+        inside = {level: share_inside(y, *ends) for level, ends in intervals.items()}
     if std is None:
         values, means = _same_shape(y=y, mean=mean)
         error = values - means
-        return Scores(_rms(error), error.abs().mean().item(), None, None, None, None, len(error))
+        return Scores(_rms(error), error.abs().mean().item(), None, None, None, None, len(error), inside)
     values, means, stds = _gaussian(y, mean, std)
     error = values - means
     spread = _rms(error)
@@ -76,9 +89,10 @@ def score(y: ArrayLike, mean: ArrayLike, std: ArrayLike | None) -> Scores:
         mae=error.abs().mean().item(),
         nll=_negative_log_density(error, stds),
         crps=_crps(error, stds),
-        coverage={level: _share_inside(error, stds, level) for level in LEVELS},
+        coverage={level: _share_normal(error, stds, level) for level in LEVELS},
         constant_nll=0.5 * math.log(2 * math.pi * math.e) + math.log(spread) if spread else -math.inf,
         rows=len(error),
+        interval_coverage=inside,
     )
 
 
@@ -105,6 +119,12 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float) -> flo
     return float(calibration(y, mean, std, [level])[0])
 
 
+def share_inside(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
+    """The share of values (m,) or (m, q) that are between the ends of intervals, or at one of them."""
+    values, low, high = _same_shape(y=y, lower=lower, upper=upper)
+    return ((low <= values) & (values <= high)).double().mean().item()
+
+
 def calibration(
     y: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: Sequence[float]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -118,9 +138,8 @@ def calibration(
     """
     values, means, stds = _gaussian(y, mean, std)
     for level in levels:
-        if not 0 < level < 1:
-            raise InputError(f"A level must be between 0 and 1; got {level!r}. For 95 % write 0.95.")
-    return np.array([_share_inside(values - means, stds, level) for level in levels], dtype=np.float64)
+        check_level(level, "level")
+    return np.array([_share_normal(values - means, stds, level) for level in levels], dtype=np.float64)
 
 
 def _rms(error: Tensor) -> float:
@@ -139,7 +158,7 @@ def _crps(error: Tensor, std: Tensor) -> float:
     return (error * inside + std * (2 * density - 1 / math.sqrt(math.pi))).mean().item()
 
 
-def _share_inside(error: Tensor, std: Tensor, level: float) -> float:
+def _share_normal(error: Tensor, std: Tensor, level: float) -> float:
     half_width = math.sqrt(2) * torch.erfinv(torch.tensor(level, dtype=torch.float64))
     return (error.abs() <= half_width * std).double().mean().item()
 

@@ -14,6 +14,7 @@ from halfgp.planner import ROUTES
 
 HEADER_1 = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
 HEADER_3 = ("settings", "kernel", "squeeze", "report", "history", "accuracy", "solve", "extra")
+EXACT, AGAIN = "exact", "exact, to be solved again"  # kinds of posteriors
 
 # Settings of the third format that went into groups.
 MOVED = {
@@ -78,9 +79,9 @@ def _from_3(stored: Stored) -> Stored:
         settings.setdefault(group, {})[inner] = settings.pop(name)
     header["settings"] = settings
     accuracy, solve = header.pop("accuracy"), header.pop("solve")
-    header["posterior"] = {"kind": "exact", "accuracy": accuracy, "solve": solve}
+    header["posterior"] = {"kind": EXACT, "accuracy": accuracy, "solve": solve}
     if accuracy == {}:  # of the first format
-        header["posterior"] = {"kind": "exact, to be solved again"}
+        header["posterior"] = {"kind": AGAIN}
     report = dict(typed(header["report"], "report", dict))
     if report.get("route") == "low rank":  # of the preconditioner that there was
         report["route"] = "products"
@@ -88,4 +89,14 @@ def _from_3(stored: Stored) -> Stored:
     return replace(stored, header=header)
 
 
-STEPS: dict[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2, 3: _from_3}
+def _from_4(stored: Stored) -> Stored:
+    """The fourth format has no residuals: an exact posterior finds them when they are asked for."""
+    about = typed(stored.header.get("posterior"), "posterior", dict)
+    if about.get("kind") not in (EXACT, AGAIN):
+        return stored
+    q = require(stored, "y", torch.float64, (None, None)).shape[1]
+    none = {"residuals": torch.zeros(0, q, dtype=torch.float64)}
+    return replace(stored, tensors={**none, **stored.tensors})
+
+
+STEPS: dict[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}

@@ -16,7 +16,7 @@ from halfgp.model import FitReport, conditioning_of
 from halfgp.neighbours import Shrinkage
 from halfgp.persistence import Stored, require
 from halfgp.planner import ROUTES
-from halfgp.prediction import Accuracy, Equations, ExactPosterior, Posterior, Variances, condition
+from halfgp.prediction import Accuracy, Equations, ExactPosterior, Posterior, Residuals, Variances, condition
 from halfgp.problem import Problem
 from halfgp.settings import Settings
 from halfgp.solvers import SolveResult
@@ -66,7 +66,7 @@ class PosteriorFormat:
 
 
 def _write_exact(posterior: ExactPosterior) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Weights, how exact they are, and how local variances shrink."""
+    """Weights, how exact they are, how local variances shrink, and what rows left out were off by."""
     accuracy, solve, shrinkage = posterior.accuracy, posterior.solve, posterior.variances.shrinkage
     tensors = {
         "weights": posterior.weights,
@@ -75,6 +75,7 @@ def _write_exact(posterior: ExactPosterior) -> tuple[dict[str, Any], dict[str, T
         "variance_known": torch.tensor(shrinkage.known, dtype=torch.float64),
         "shares": torch.tensor(accuracy.shares, dtype=torch.float64),
         "floor": torch.tensor(accuracy.floor, dtype=torch.float64),
+        "residuals": posterior.residuals.ordered,
         "solve.residual_norms": torch.as_tensor(solve.residual_norms),
         "solve.history": torch.as_tensor(solve.history),
     }
@@ -97,6 +98,7 @@ def _read_exact(about: dict[str, Any], stored: Stored, known: Known) -> ExactPos
         correction=require(stored, "correction", torch.float64, (n, q)),
         accuracy=_accuracy(stored, given["accuracy"], q),
         variances=Variances(equations, conditioning.neighbours, _shrinkage(stored)),
+        known_residuals=_residuals(stored, q),
         solve=_solve_from_json(stored, given["solve"], weights),
         scale=known.report.scale,
         units=torch.ones(q, dtype=torch.float64),  # the scale of the file's targets has them
@@ -118,7 +120,7 @@ _EXACT = PosteriorFormat(
     cls=ExactPosterior,
     tensors=(
         *("weights", "correction", "variance_scale", "variance_known", "shares", "floor"),
-        *("solve.residual_norms", "solve.history"),
+        *("residuals", "solve.residual_norms", "solve.history"),
     ),
     # Bounds, and a solve that went wrong.
     may_be_nonfinite=("variance_known", "shares", "floor", "solve.residual_norms", "solve.history"),
@@ -153,6 +155,14 @@ def _accuracy(stored: Stored, value: object, q: int) -> Accuracy:
     floor = require(stored, "floor", torch.float64, (q,))
     shares = require(stored, "shares", torch.float64, (q,))
     return Accuracy(shares=tuple(shares.tolist()), floor=tuple(floor.tolist()), **plain)
+
+
+def _residuals(stored: Stored, q: int) -> Residuals | None:
+    """Of rows that are left out; None where a file of before has none."""
+    ordered = require(stored, "residuals", torch.float64, (None, q))
+    if bool((ordered.diff(dim=0) < 0).any()):
+        raise FileError("`residuals` must be ascending in every column.")
+    return Residuals(ordered) if len(ordered) else None
 
 
 def _shrinkage(stored: Stored) -> Shrinkage:

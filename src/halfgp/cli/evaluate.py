@@ -9,7 +9,7 @@ from halfgp.cli.models import NamedModel, read_rows
 from halfgp.cli.output import remark, show, show_json
 from halfgp.report import words
 from halfgp.report.summary import r_squared, training_rows
-from halfgp.scores import Scores, score
+from halfgp.scores import Scores
 
 
 def run(
@@ -26,7 +26,7 @@ def run(
     named = NamedModel.load(model)
     rows = read_rows(named, data, target, dialect)
     predicted = named.gp.predict(rows.X, return_std=True)
-    found, seen = score(rows.y, predicted.mean, predicted.std), training_rows(named.gp, rows.X)
+    found, seen = named.gp.fitted.scores(rows.y, predicted), training_rows(named.gp, rows.X)
     explained = r_squared(rows.y, found.rmse)
     if as_json:
         more = {"r_squared": explained, "dropped": rows.dropped, "training_rows": seen}
@@ -53,8 +53,11 @@ def _table(found: Scores, explained: float | None, unit: str) -> Table:
         "NLL", words.number(found.nll), f"nats; with one constant std {words.number(found.constant_nll)}"
     )
     table.add_row("CRPS", words.number(found.crps), "lower is better")
-    for level, share in (found.coverage or {}).items():
+    normal = found.coverage or {}
+    for level, share in (found.interval_coverage or {}).items():
         table.add_row(
-            f"in {words.percent(level, 0)}", words.percent(share), "intervals hold so many of the values"
+            f"in {words.percent(level, 0)}",
+            words.percent(share),
+            f"intervals hold so many of the values; normal ones {words.percent(normal[level])}",
         )
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +12,13 @@ from rich.table import Table
 from halfgp.cli import options
 from halfgp.cli.models import NamedModel, read_points
 from halfgp.cli.output import check_output, show, show_json
-from halfgp.errors import InputError
+from halfgp.data import as_levels
 from halfgp.model import ExactGP
 from halfgp.report import words
 from halfgp.tables import Floats, check_format, write_table
 
 SHOWN = 10  # rows, without an output
+DEFAULT = 0.95  # of an interval
 
 
 def run(
@@ -32,7 +32,13 @@ def run(
     ] = None,
     std: Annotated[bool, typer.Option("--std/--no-std", help="Standard deviations and intervals.")] = True,
     error: Annotated[bool, typer.Option("--error", help="Estimates of the numerical error.")] = False,
-    interval: Annotated[float, typer.Option(help="Probability between `lower` and `upper`.")] = 0.95,
+    interval: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Probability of an interval; 0.9 writes lower_90 and upper_90. May be said again.",
+            show_default="0.95",
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option(help="So many functions drawn from the posterior.", min=0)] = 0,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
@@ -46,10 +52,10 @@ def run(
 
     Columns are matched by name, and others are ignored; a model that was fitted without names takes them as
     they stand. Deviations and intervals are those of a new value, its noise included; samples are of the
-    function without noise.
+    function without noise. Intervals come from quantiles of leave-one-out residuals: the mean need not be in
+    their middle.
     """
-    if not 0 < interval < 1:
-        raise InputError(f"`interval` must be between 0 and 1; got {interval:g}. For 95 % write 0.95.")
+    levels, _ = as_levels(interval or [DEFAULT], "interval")
     if output is not None:
         check_output(output, [model, data])
         check_format(output)
@@ -58,7 +64,7 @@ def run(
     dialect = options.dialect(header, delimiter, decimal)
     named = NamedModel.load(model)
     X = read_points(named, data, dialect)
-    columns = _columns(named.gp, X, std=std, error=error, interval=interval, samples=samples, seed=seed)
+    columns = _columns(named.gp, X, std=std, error=error, levels=levels, samples=samples, seed=seed)
     if output is not None:
         write_table(output, columns)
     if as_json:
@@ -72,18 +78,16 @@ def run(
 
 
 def _columns(
-    gp: ExactGP, X: Floats, *, std: bool, error: bool, interval: float, samples: int, seed: int
+    gp: ExactGP, X: Floats, *, std: bool, error: bool, levels: list[float], samples: int, seed: int
 ) -> dict[str, Floats]:
     """What is asked for, by the names of its columns."""
     found = gp.predict(X, return_std=std, return_error=error)
     columns: dict[str, Floats] = {"mean": found.mean}
     if found.std is not None:
-        half_width = math.sqrt(2) * float(torch.erfinv(torch.tensor(interval, dtype=torch.float64)))
-        columns |= {
-            "std": found.std,
-            "lower": found.mean - half_width * found.std,
-            "upper": found.mean + half_width * found.std,
-        }
+        columns["std"] = found.std
+        for level, lower, upper in zip(levels, *gp.fitted.interval(found, levels), strict=True):
+            percent = f"{100 * level:.12g}"  # as it was said, without the rounding of the product
+            columns |= {f"lower_{percent}": lower, f"upper_{percent}": upper}
     if found.error is not None:
         columns["mean_error"] = found.error.mean
         if found.error.std is not None:

@@ -1,6 +1,13 @@
 """An exact Gaussian process in the units of the user: what comes in, what is found, and what is answered."""
 
-from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, NumericalError, Prediction
+from halfgp.model.answers import (
+    FloatArray,
+    LeaveOneOut,
+    LogLikelihood,
+    NumericalError,
+    Prediction,
+    PredictionInterval,
+)
 from halfgp.model.callbacks import FitCallback, FitEvent, SolveIteration
 from halfgp.model.exact_gp import ExactGP
 from halfgp.model.fit_report import FitReport
@@ -18,6 +25,7 @@ __all__ = [
     "LogLikelihood",
     "NumericalError",
     "Prediction",
+    "PredictionInterval",
     "SolveIteration",
     "conditioning_of",
     "training_of",

@@ -38,6 +38,18 @@ class Prediction(NamedTuple):
     error: NumericalError | None = None
 
 
+class PredictionInterval(NamedTuple):
+    """Where new targets at m points will be, with the probability that was asked for.
+
+    Attributes:
+        lower: (m,), or (m, q) for several targets; of k levels at once (k, m) or (k, m, q).
+        upper: of the same shape.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+
+
 class LeaveOneOut(NamedTuple):
     """Predictions of every training target from all the others.
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from halfgp.data import ArrayLike, as_points
+from halfgp.data import ArrayLike, as_levels, as_points
 from halfgp.errors import FileError, InputError, NotFittedError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel
-from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, Prediction
+from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, Prediction, PredictionInterval
 from halfgp.model.callbacks import Audience, FitCallback
 from halfgp.model.fit_report import FitReport
 from halfgp.model.fitted import Fitted
@@ -134,6 +134,31 @@ class ExactGP:
         Memory beside the results does not grow with m, but for the covariance.
         """
         return self.fitted.predict(X, std=return_std, cov=return_cov, error=return_error, noisy=include_noise)
+
+    def predict_interval(
+        self,
+        X: ArrayLike,
+        coverage: float | ArrayLike = 0.9,
+        *,
+        noise: float | ArrayLike | None = None,
+    ) -> PredictionInterval:
+        """Where new targets will be, with the probability that is asked for, whatever residuals look like.
+
+        The mean plus the deviation of a new target times quantiles of leave-one-out residuals, which the fit
+        has found: of skewed ones the mean is not in the middle. Where a level asks for more than so many rows
+        can tell, no end is nearer than that of a normal distribution, or than the outermost residual.
+
+        Args:
+            X: (m, d).
+            coverage: between 0 and 1, or k of them.
+            noise: known variances of the new targets, (m,) or one for all, in the units of y squared, where
+                the rows had some in `fit`; without it they count as none.
+
+        Returns:
+            `lower` and `upper`, (m,) or (m, q); with k levels (k, m) or (k, m, q).
+        """
+        as_levels(coverage, "coverage")  # before any work
+        return self.fitted.interval(self.fitted.predict(X, std=True, known_noise=noise), coverage)
 
     def sample(
         self,

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfgp.data import ArrayLike, as_points
+from halfgp.data import ArrayLike, as_levels, as_noise, as_points
 from halfgp.errors import InputError
-from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, NumericalError, Prediction
+from halfgp.model.answers import (
+    FloatArray,
+    LeaveOneOut,
+    LogLikelihood,
+    NumericalError,
+    Prediction,
+    PredictionInterval,
+)
 from halfgp.model.fit_report import FitReport
 from halfgp.prediction import LatentPrediction, Posterior
+from halfgp.scores import LEVELS, Scores, score
 from halfgp.standardise import Standardisation
 from halfgp.threads import torch_threads
 from halfgp.training import Step
@@ -51,14 +59,23 @@ class Fitted:
         return len(self.y_scale.mean)
 
     def predict(
-        self, X: ArrayLike, *, std: bool = False, cov: bool = False, error: bool = False, noisy: bool = True
+        self,
+        X: ArrayLike,
+        *,
+        std: bool = False,
+        cov: bool = False,
+        error: bool = False,
+        noisy: bool = True,
+        known_noise: float | ArrayLike | None = None,
     ) -> Prediction:
-        """As `ExactGP.predict`."""
+        """As `ExactGP.predict`, and as `ExactGP.predict_interval` about noise that is known."""
         if std and cov:
             raise InputError("`return_std` and `return_cov` exclude each other; got both. Ask for one.")
         points, scale = self.points(X), self.y_scale.scale
         found = self._latent(points, std, error)
-        noise = self.noise(points) if noisy else torch.zeros(len(points), dtype=torch.float64)
+        noise = torch.zeros(len(points), dtype=torch.float64)
+        if noisy:
+            noise = self.noise(points, known_noise)
         deviations, deviation_error = self._deviations(found, noise)
         covariance = None
         if cov:
@@ -70,6 +87,20 @@ class Fitted:
         if found.mean_error is not None:
             numerical = NumericalError(self._out(found.mean_error * scale), deviation_error)
         return Prediction(self._out(self.y_scale.undo(found.mean)), deviations, covariance, numerical)
+
+    def interval(self, about: Prediction, coverage: float | ArrayLike) -> PredictionInterval:
+        """Where new targets will be, about predictions with deviations; as `ExactGP.predict_interval`."""
+        assert about.std is not None
+        levels, one = as_levels(coverage, "coverage")
+        found = [self.posterior.residuals.interval(level) for level in levels]
+        lower, upper = (self._out(torch.stack(ends)[:, None]) for ends in zip(*found, strict=True))
+        lower, upper = about.mean + about.std * lower, about.mean + about.std * upper
+        return PredictionInterval(lower[0], upper[0]) if one else PredictionInterval(lower, upper)
+
+    def scores(self, y: ArrayLike, predicted: Prediction) -> Scores:
+        """Of predictions with deviations and intervals about them, for values of the shape of the mean."""
+        intervals = {level: self.interval(predicted, level) for level in LEVELS}
+        return score(y, predicted.mean, predicted.std, intervals)
 
     def sample(self, X: ArrayLike, samples: int, *, noisy: bool, seed: int, joint: bool) -> FloatArray:
         """As `ExactGP.sample`."""
@@ -121,8 +152,14 @@ class Fitted:
             raise InputError(f"`X` must have {d} columns, as in `fit`; got {points.shape[1]}.")
         return points
 
-    def noise(self, points: Tensor) -> Tensor:
-        """The learned variance (m,) of new targets at points (m, d), White included, standardised."""
+    def noise(self, points: Tensor, known: float | ArrayLike | None = None) -> Tensor:
+        """The variance (m,) of new targets at points (m, d), White included, standardised.
+
+        Args:
+            points: in the user's units.
+            known: where rows had variances of their own those of the new ones, (m,) or one for all, in the
+                units of the target squared; None counts as none.
+        """
         hyperparameters = self.posterior.hyperparameters
         learned = 0.0 if hyperparameters.noise is None else float(hyperparameters.noise.value)
         found = torch.full((len(points),), learned, dtype=torch.float64)
@@ -130,7 +167,13 @@ class Fitted:
             for start in range(0, len(points), PREDICT_ROWS):
                 x = self.x_scale.apply(points[start : start + PREDICT_ROWS])
                 found[start : start + PREDICT_ROWS] += hyperparameters.kernel.white(x)
-        return found
+        if known is None:
+            return found
+        if hyperparameters.noise is not None:
+            raise InputError(
+                "`noise` must be None for a model that learned its noise: deviations have it. Leave it out."
+            )
+        return found + as_noise(known, len(points), points.device) / self.y_scale.scale[0] ** 2
 
     def _latent(self, points: Tensor, variance: bool, errors: bool) -> LatentPrediction:
         """At points (m, d) in the user's units, by chunks, so that no copy of all of them is made."""
@@ -156,5 +199,5 @@ class Fitted:
         return shown, self._out(torch.maximum(std - lower, upper - std)[:, None] * scale)
 
     def _out(self, values: Tensor) -> FloatArray:
-        """(m, q) as the targets came."""
-        return (values[:, 0] if self.single else values).detach().numpy()
+        """(..., q) as the targets came."""
+        return (values[..., 0] if self.single else values).detach().numpy()

@@ -5,6 +5,7 @@ from halfgp.prediction.base import LatentPrediction, Outcome, Posterior
 from halfgp.prediction.conditioning import Conditioning, condition
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.posterior import ExactPosterior
+from halfgp.prediction.residuals import Residuals
 from halfgp.prediction.variances import Variances
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "LatentPrediction",
     "Outcome",
     "Posterior",
+    "Residuals",
     "Variances",
     "condition",
 ]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.prediction.residuals import Residuals
 from halfgp.problem import Problem
 
 
@@ -88,6 +89,10 @@ class Posterior(Protocol):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Means (n, q) and variances (n,) of each row's target, given all the others; noise included."""
+
+    @property
+    def residuals(self) -> Residuals:
+        """What targets of rows were off by, each given all the others: intervals are made of them."""
 
     def start(self, rows: int) -> Tensor | None:
         """Where a solve with rows added to these, so many in all, begins: (rows, q), or None."""

@@ -33,6 +33,7 @@ from halfgp.prediction.accuracy import (
 from halfgp.prediction.calibration import scales_of
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.posterior import ExactPosterior
+from halfgp.prediction.residuals import SAMPLE, LeftOut, Residuals
 from halfgp.prediction.variances import Variances
 from halfgp.problem import Problem
 from halfgp.solvers import Callback, SolveCheckpoint, SolveResult, cg
@@ -151,8 +152,8 @@ class _Route:
         self._variances = Variances(equations, conditioning.neighbours)
         self._products = equations.precision  # of means; in double from the second round on
         self._rows = equations.problem.some_rows(ROWS, conditioning.seed)
-        # Variances (m,) of the rows, each left out.
-        self._sampled = self._variances.left_out(self._rows)
+        self._left_out = self._variances.left_out(self._rows)
+        self._sampled = self._left_out.variances
 
     def follow(self, start: Tensor | None, last: bool) -> ExactPosterior:
         """Solve, look, and go on until the error is small beside the deviations as calibrated.
@@ -196,10 +197,10 @@ class _Route:
         """
         q = self._equations.problem.y.shape[1]
         wanted = torch.full((q,), FOR_WEIGHTS * ERROR_TOL, dtype=torch.float64)
-        if not self._conditioning.calibrate or self._equations.factor is not None:
+        if not self._conditioning.calibrate or self._left_out.near is None:
             return wanted
-        residuals, variances = self._variances.local.leave_one_out(self._rows)
-        expected = scales_of(self._equations.hyperparameters, residuals.square() / variances[:, None])
+        squares = self._left_out.near.square() / self._sampled[:, None]
+        expected = scales_of(self._equations.hyperparameters, squares)
         return MARGIN * wanted * expected.clamp(LEAST_EXPECTED, 1.0).sqrt()
 
     def _solved(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> ExactPosterior:
@@ -217,6 +218,7 @@ class _Route:
             correction=correction,
             accuracy=accuracy,
             variances=self._variances,
+            known_residuals=Residuals.of(weights, self._left_out.joined(self._others)),
             solve=_with_passes(solve, self._spent),
             scale=1.0,
             units=torch.ones(q, dtype=torch.float64),
@@ -224,6 +226,13 @@ class _Route:
             max_iterations=self._conditioning.max_iterations,
             seed=self._conditioning.seed,
         )
+
+    @cached_property
+    def _others(self) -> LeftOut:
+        """Rows that quantiles need beside those that are looked at."""
+        seen = len(self._rows)
+        others = self._equations.problem.some_rows(SAMPLE - seen, self._conditioning.seed, after=seen)
+        return self._variances.left_out(others)
 
     def _solve(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> SolveResult:
         """For targets (n, q)."""

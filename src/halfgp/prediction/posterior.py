@@ -21,6 +21,7 @@ from halfgp.prediction.base import LatentPrediction, Outcome
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.lazy import Lazy
+from halfgp.prediction.residuals import SAMPLE, Residuals
 from halfgp.prediction.truncation import TruncatedMean
 from halfgp.prediction.variances import VARIANCE_ERROR, Variances
 from halfgp.problem import Problem
@@ -44,6 +45,8 @@ class ExactPosterior(Lazy):
         correction: (n, q) estimate of what the weights still lack.
         accuracy: how exact they are.
         variances: of the function.
+        known_residuals: of rows that are left out; None in a model of an earlier file, which finds them when
+            they are first asked for.
         solve: the outcome of the solve.
         scale: what outputscale and noise were multiplied by after it.
         units: (q,) what targets were divided by after it.
@@ -57,6 +60,7 @@ class ExactPosterior(Lazy):
     correction: Tensor
     accuracy: Accuracy
     variances: Variances
+    known_residuals: Residuals | None
     solve: SolveResult
     scale: float
     units: Tensor
@@ -293,9 +297,17 @@ class ExactPosterior(Lazy):
         """Variances (n,) of targets that are left out, noise included, and how far local ones may be off."""
         rows = torch.arange(self.problem.rows)
         if self.factor is not None:
-            return self.variances.left_out(rows), torch.zeros(len(rows), dtype=torch.float64)
+            return self.variances.left_out(rows).variances, torch.zeros(len(rows), dtype=torch.float64)
         latent, gap = self.variances.local(self.problem.x, leave_out=rows)
         return latent + self.variances.noise(rows), gap
+
+    @cached_property
+    def residuals(self) -> Residuals:
+        """Of a sample of the rows, each left out; O(1) but for models of earlier files."""
+        if self.known_residuals is not None:
+            return self.known_residuals
+        rows = self.problem.some_rows(SAMPLE, self.seed)
+        return Residuals.of(self.weights, self.variances.left_out(rows))
 
     def rescaled(self, scales: Tensor) -> ExactPosterior:
         """The same with every variance of target c times scales[c] (q,), and no mean changed.
@@ -316,6 +328,7 @@ class ExactPosterior(Lazy):
             correction=self.correction / (scale * units),
             accuracy=self.accuracy.rescaled(scales, units),
             variances=self.variances.scaled(equations, scale),
+            known_residuals=self.residuals.rescaled(scales),
             solve=replace(self.solve, solution=weights),
             scale=self.scale * scale,
             units=self.units * units,

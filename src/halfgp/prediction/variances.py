@@ -12,6 +12,7 @@ from halfgp.neighbours import NONE, LocalPosterior, Shrinkage
 from halfgp.precision import DOUBLE, SINGLE
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.lazy import Lazy
+from halfgp.prediction.residuals import LeftOut
 
 CHUNK_BYTES = 2**28
 SAMPLED_ROWS = 64  # that tell how coordinates are rounded
@@ -83,15 +84,16 @@ class Variances(Lazy):
         size = exact.norm().clamp_min(torch.finfo(torch.float64).tiny)
         return float(error.abs().max()), float(error.norm() / size)
 
-    def left_out(self, rows: Tensor) -> Tensor:
-        """Variances (m,) of the targets of some rows, each given all the others; noise included.
+    def left_out(self, rows: Tensor) -> LeftOut:
+        """The targets of some rows (m,), each given all the others.
 
-        With a factor 1 / d, d the diagonal of (K + noise)^-1; otherwise from the nearest others.
+        With a factor variances are 1 / d, d the diagonal of (K + noise)^-1; otherwise given the nearest.
         """
-        if self.equations.factor is not None:
-            return 1.0 / self.equations.factor.inverse_diagonal(rows)
-        latent, _ = self.local(self.equations.problem.x[rows], leave_out=rows)
-        return latent + self.noise(rows)
+        factor, noise = self.equations.factor, self.noise(rows)
+        if factor is not None:
+            return LeftOut(rows, 1.0 / factor.inverse_diagonal(rows), noise)
+        near, variances = self.local.leave_one_out(rows)
+        return LeftOut(rows, variances, noise, near)
 
     def noise(self, rows: Tensor) -> Tensor:
         """Variances (m,) on the diagonal beside the kernel's."""

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from halfgp.model import ExactGP, NumericalError
 from halfgp.report.summary import r_squared, training_rows
-from halfgp.scores import Scores, score
+from halfgp.scores import Scores, calibration, share_inside
 
 Floats = NDArray[np.float64]
+LEVELS = np.linspace(0.01, 0.99, 50)  # of intervals, from narrow to wide
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class Evaluation:
         std: (m,) predicted, noise included.
         error: estimates of the numerical error.
         scores: of the predictions.
+        inside: (50,) shares of the values that intervals of `LEVELS` hold.
+        inside_normal: (50,) the same of a normal distribution's.
         r_squared: the share of the variance explained; None for constant values.
         trained_on: how many of the rows the model was fitted on.
         dropped: rows without a value, left out.
@@ -40,6 +43,8 @@ class Evaluation:
     std: Floats
     error: NumericalError
     scores: Scores
+    inside: Floats
+    inside_normal: Floats
     r_squared: float | None
     trained_on: int
     dropped: int
@@ -63,7 +68,8 @@ class Evaluation:
         predicted = gp.predict(X, return_std=True, return_error=True)
         assert predicted.std is not None
         assert predicted.error is not None
-        found = score(y, predicted.mean, predicted.std)
+        found = gp.fitted.scores(y, predicted)
+        inside = [share_inside(y, *gp.fitted.interval(predicted, level)) for level in LEVELS.tolist()]
         explained, seen = r_squared(y, found.rmse), training_rows(gp, X)
         return cls(
             model=model,
@@ -73,6 +79,8 @@ class Evaluation:
             std=predicted.std,
             error=predicted.error,
             scores=found,
+            inside=np.array(inside),
+            inside_normal=calibration(y, predicted.mean, predicted.std, LEVELS.tolist()),
             r_squared=explained,
             trained_on=seen,
             dropped=dropped,

@@ -12,7 +12,7 @@ import numpy as np
 from halfgp import doctor
 from halfgp.model import ExactGP
 from halfgp.report import pictures, words
-from halfgp.report.evaluation import Evaluation, Floats
+from halfgp.report.evaluation import LEVELS, Evaluation, Floats
 from halfgp.report.summary import Feature, Summary, how_it_was_fitted, leave_one_out_scores, summarise
 
 Rows = Sequence[tuple[str, str]]
@@ -36,9 +36,10 @@ def build_page(gp: ExactGP, evaluation: Evaluation) -> str:
         scores=_table(_scores(e)),
         coverage=_table(_coverage(gp, e)),
         calibration=_figure(
-            pictures.calibration_picture(e.y, e.mean, e.std),
+            pictures.calibration_picture(LEVELS, e.inside, e.inside_normal, len(e.y)),
             "Calibration",
-            "Below the diagonal the intervals are too narrow, above it too wide.",
+            "Below the diagonal intervals are too narrow, above it too wide. They come from quantiles of"
+            " leave-one-out residuals; normal ones from the deviation alone.",
         ),
         residuals=_figure(
             pictures.residual_picture(e.y, e.mean, e.std, e.target_name), "Residuals", _sampled(len(e.y))
@@ -81,7 +82,7 @@ def _notices(gp: ExactGP, e: Evaluation) -> str:
 
 def _tiles(e: Evaluation) -> str:
     """The four figures that say most."""
-    coverage = (e.scores.coverage or {}).get(0.95)
+    coverage = (e.scores.interval_coverage or {}).get(0.95)
     worse = (e.scores.nll or 0.0) - (e.scores.constant_nll or 0.0)
     side = "above" if worse > 0 else "below"
     tiles = [
@@ -109,8 +110,14 @@ def _scores(e: Evaluation) -> Rows:
 
 
 def _coverage(gp: ExactGP, e: Evaluation) -> Rows:
-    shares = (e.scores.coverage or {}).items()
-    rows = [(f"inside {words.percent(level, 0)} intervals", words.percent(share)) for level, share in shares]
+    normal = e.scores.coverage or {}
+    rows = [
+        (
+            f"inside {words.percent(level, 0)} intervals",
+            f"{words.percent(share)}; normal ones {words.percent(normal[level])}",
+        )
+        for level, share in (e.scores.interval_coverage or {}).items()
+    ]
     left_out = leave_one_out_scores(gp)
     if left_out is not None:
         rows.append(("leave-one-out RMSE, training rows", words.number(left_out.rmse)))

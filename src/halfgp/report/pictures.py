@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from halfgp.errors import InputError
 from halfgp.report import words
-from halfgp.scores import calibration
 from halfgp.training import Step
 
 if TYPE_CHECKING:  # matplotlib is optional, and takes a second to import
@@ -50,12 +49,10 @@ STAGES = {
 SYMBOLS = {"outputscale": "output scale", "noise": "noise", "lengthscale": "lengthscale", "alpha": "α"}
 
 
-def calibration_picture(y: Floats, mean: Floats, std: Floats) -> str:
-    """Share of values inside central intervals, against the share that should be there."""
-    levels = np.linspace(0.01, 0.99, 50)
-    observed = calibration(y, mean, std, levels.tolist())
+def calibration_picture(levels: Floats, inside: Floats, inside_normal: Floats, rows: int) -> str:
+    """Share of values (k,) inside intervals, and normal ones, against the share that should be there (k,)."""
     # Where the curve of a calibrated model lies in 95 of 100 samples as large as this, level by level.
-    chance = 1.96 * np.sqrt(levels * (1 - levels) / len(y))
+    chance = 1.96 * np.sqrt(levels * (1 - levels) / rows)
 
     def draw(axes: Axes) -> None:
         axes.fill_between(
@@ -68,7 +65,8 @@ def calibration_picture(y: Floats, mean: Floats, std: Floats) -> str:
             label="chance, 95 %",
         )
         axes.plot([0, 100], [0, 100], color=FAINT, linewidth=1)
-        axes.plot(100 * levels, 100 * observed, color=ACCENT, linewidth=2, label="this model")
+        axes.plot(100 * levels, 100 * inside_normal, color=SECOND, linewidth=1.5, label="normal intervals")
+        axes.plot(100 * levels, 100 * inside, color=ACCENT, linewidth=2, label="intervals")
         axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="interval holds (%)", ylabel="values found inside (%)")
 
     return picture("calibration", draw)

@@ -1,0 +1,126 @@
+"""Residuals of rows left out are those of refits, and intervals follow from their order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from contracts.textbook import Textbook, at, points, targets
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from halfgp.kernels import Matern
+from halfgp.preconditioners import PivotedCholesky
+from halfgp.prediction import Conditioning, condition
+from halfgp.prediction.residuals import LeftOut, Residuals
+from halfgp.problem import Problem
+
+N = 60
+X, Y = points(N), targets(points(N), q=2)
+POINT = at(1.5 * Matern(1.5, lengthscale=0.9), noise=0.1, mean=[0.1, -0.2])
+FIXED = torch.linspace(0.05, 0.5, N, dtype=torch.float64)
+
+
+def by_refits(point, x, y, fixed=None):
+    """Residuals (n, q) in deviations, of models without each row."""
+    found = torch.empty_like(y)
+    for i in range(len(x)):
+        rest = torch.arange(len(x)) != i
+        book = Textbook(point, x[rest], y[rest], None if fixed is None else fixed[rest])
+        variance = book.covariance(x[i : i + 1])[0, 0] + (0.1 if fixed is None else fixed[i])
+        found[i] = (y[i] - book.mean(x[i : i + 1])[0]) / variance.sqrt()
+    return found.sort(dim=0).values
+
+
+def conditioned(x, y, way="cholesky", fixed=None, calibrate=False):
+    point = POINT if fixed is None else at(POINT.kernel, None, [0.1])
+    how = Conditioning("cg", 1e-9, 1000, PivotedCholesky(), way, len(x), 0, calibrate=calibrate)
+    return point, condition(Problem(x, y, fixed), point, how)
+
+
+@pytest.mark.parametrize("way", ["cholesky", "local"])
+@pytest.mark.parametrize("fixed", [None, FIXED], ids=["learned", "fixed"])
+def test_they_are_those_of_refits(way, fixed):
+    """With all other rows for neighbours, local ones too; weights are solved for to 1e-9."""
+    y = Y if fixed is None else Y[:, :1]
+    point, posterior = conditioned(X, y, way, fixed)
+    torch.testing.assert_close(
+        posterior.residuals.ordered, by_refits(point, X, y, fixed), rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("way", ["cholesky", "local"])
+def test_calibration_scales_them_and_changes_no_interval(way):
+    _, plain = conditioned(X, Y * torch.tensor([1.0, 3.0]), way)
+    _, scaled = conditioned(X, Y * torch.tensor([1.0, 3.0]), way, calibrate=True)
+    assert not torch.equal(scaled.units, plain.units)
+    deviations = [posterior.units * posterior.scale**0.5 for posterior in (plain, scaled)]
+    torch.testing.assert_close(
+        plain.residuals.ordered * deviations[0], scaled.residuals.ordered * deviations[1], rtol=1e-9, atol=0
+    )
+
+
+def test_variances_that_are_too_large_do_not_make_residuals_larger():
+    """Near rows know less than all: what they predict is off by more, and weights tell by how much."""
+    n, generator = 1500, torch.Generator().manual_seed(0)
+    normal = torch.randn(2, n, 1, generator=generator, dtype=torch.float64)
+    exact = torch.linspace(0.5, 2.0, n, dtype=torch.float64)
+    truth = normal[0] * exact.sqrt()[:, None]
+    near = truth + normal[1] * (0.5 * exact).sqrt()[:, None]
+    rows = LeftOut(torch.arange(n), 1.5 * exact, torch.zeros_like(exact), near)
+    found = rows.residuals(truth / exact[:, None])
+    # Four of the slope's own error, √(0.5 / n); as they are the variances would make it 1.5.
+    torch.testing.assert_close(found / truth, torch.ones_like(truth), rtol=0, atol=4 * (0.5 / n) ** 0.5)
+
+
+def test_no_residual_is_less_than_the_noise_leaves():
+    ones = torch.ones(4, dtype=torch.float64)
+    weights = torch.tensor([[1.0], [-1.0], [2.0], [0.5]], dtype=torch.float64)
+    found = LeftOut(torch.arange(4), 2.0 * ones, 0.3 * ones, -weights).residuals(weights)
+    torch.testing.assert_close(found, 0.3 * weights, rtol=0, atol=0)
+    none = LeftOut(torch.arange(4), 2.0 * ones, 0.3 * ones, 0.0 * weights).residuals(0.0 * weights)
+    assert none.abs().max() == 0.0
+
+
+def residuals_of(values):
+    return Residuals(torch.tensor(values, dtype=torch.float64)[:, None].sort(dim=0).values)
+
+
+def ends(residuals, level):
+    return tuple(float(end) for end in residuals.interval(level))
+
+
+@pytest.mark.parametrize(
+    ("m", "level", "outside"), [(19, 0.9, 1), (39, 0.95, 1), (39, 0.9, 2), (100, 0.5, 25), (101, 0.5, 25)]
+)
+def test_so_many_are_outside_either_end_that_one_more_is_with_that_probability(m, level, outside):
+    """(m + 1) (1 - level) / 2 of m, rounded down, though no level is a binary number."""
+    lower, upper = ends(residuals_of(list(range(m))), level)
+    assert (lower, upper) == (outside - 1, m - outside)
+
+
+@pytest.mark.parametrize("level", [0.96, 0.999, 1 - 2**-53])
+@pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
+def test_beyond_the_outermost_residual_tails_go_on_as_a_normals_would(level, size):
+    values = [size * (k - 19) / 10 for k in range(39)]
+    lower, upper = ends(residuals_of(values), level)
+    normal, there = stats.norm.isf((1 - level) / 2), stats.norm.isf(1 / 40)
+    assert upper == pytest.approx(max(normal, max(values) + normal - there), rel=1e-12)
+    assert lower == pytest.approx(min(-normal, min(values) - normal + there), rel=1e-12)
+    assert upper >= max(values)
+    assert lower <= min(values)
+
+
+@given(
+    st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=50),
+    st.lists(st.floats(0, 1, exclude_min=True, exclude_max=True), min_size=2, max_size=6),
+)
+def test_intervals_are_ordered_finite_and_nested(values, levels):
+    found = [ends(residuals_of(values), level) for level in sorted(levels)]
+    for lower, upper in found:
+        assert -float("inf") < lower <= upper < float("inf")
+    for (lower, upper), (wider_lower, wider_upper) in pairwise(found):
+        assert wider_lower <= lower
+        assert upper <= wider_upper
