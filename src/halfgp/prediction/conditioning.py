@@ -183,11 +183,10 @@ class _Route:
         return posterior.rescaled(scales)
 
     def _scales(self, posterior: ExactPosterior) -> Tensor:
-        """What calibration asks for (q,); a leave-one-out residual is weight times variance."""
+        """What calibration asks for (q,), by the residuals that intervals come from."""
         if not self._conditioning.calibrate:
             return torch.ones(posterior.weights.shape[1], dtype=torch.float64)
-        squares = posterior.weights[self._rows].square() * self._sampled[:, None]
-        return scales_of(posterior.hyperparameters, squares)
+        return scales_of(posterior.hyperparameters, posterior.residuals.ordered.square())
 
     def _first_tolerance(self) -> Tensor:
         """The error to solve each target to (q,), before it is known what calibration will ask for.
