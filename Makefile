@@ -45,6 +45,7 @@ test-avx2: $(VENV)/.dev ## the numerical tests as on a processor without AVX-512
 	@echo "== pytest, AVX2"; $(AVX2) $(PYTEST) $(NUMERIC) $(PYTEST_ARGS)
 	@echo "== pytest, AVX2: backends"; $(AVX2) $(PYTEST) tests/contracts tests/backends -k "reference or avx2" $(PYTEST_ARGS)
 
+# Dead code too: imports, variables and arguments that nothing uses are ruff's (F, ARG), unreachable lines mypy's.
 lint: $(VENV)/.dev   ## ruff, mypy --strict and import-linter only
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== mypy"; $(BIN)/mypy --strict src

@@ -241,7 +241,7 @@ def test_a_command_that_is_not_understood_ends_with_two(
         assert arguments[-1] in result.stderr
 
 
-def failing_tables(folder: Path) -> dict[str, tuple[str, list[str]]]:
+def failing_tables() -> dict[str, tuple[str, list[str]]]:
     """Tables by file name: what they hold, and what the error must say."""
     good = [f"{k % 7},{k % 5},{k}" for k in range(12)]
     holed = [*good[:4], ",1,2", *good[5:]]
@@ -257,9 +257,9 @@ def failing_tables(folder: Path) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(failing_tables(Path())))
+@pytest.mark.parametrize("name", sorted(failing_tables()))
 def test_tables_that_cannot_be_learned_from(name: str, tmp_path: Path) -> None:
-    text, expected = failing_tables(tmp_path)[name]
+    text, expected = failing_tables()[name]
     (tmp_path / name).write_text(text)
     arguments = ("fit", tmp_path / name, "-t", "y", "-o", tmp_path / "m")
     result = run(*arguments, code=1)
@@ -457,7 +457,7 @@ def test_ctrl_c_saves_the_best_model_so_far(tmp_path: Path) -> None:
     assert report.interrupted
 
 
-def test_ctrl_c_where_nothing_is_to_save(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_where_nothing_is_to_save(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 

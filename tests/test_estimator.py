@@ -154,7 +154,7 @@ def test_a_forked_child_fits_after_its_parent() -> None:
     assert run.returncode == 0
 
 
-def test_clone_copies_what_was_asked_for_and_nothing_found(fitted: GPRegressor) -> None:
+def test_clone_copies_what_was_asked_for_and_nothing_found() -> None:
     kernel = 2.0 * RBF([1.0, 2.0])
     regressor = GPRegressor(kernel, priors={"noise": Gamma(1.1, 0.05)}, **EXACT)
     copy = clone(regressor.fit(X, Y))

@@ -49,7 +49,7 @@ class _Entry:
 
 def _leaf(cls: type[Kernel], parameters: Sequence[str], options: Sequence[str] = ()) -> _Entry:
     """A kernel without parts."""
-    return _Entry(cls, lambda named, parts: cls(**named), tuple(parameters), tuple(options))
+    return _Entry(cls, lambda named, _: cls(**named), tuple(parameters), tuple(options))
 
 
 # Every class that a file can name, beside those that are registered: nothing is imported by a name in a file.
@@ -64,8 +64,8 @@ _REGISTRY: dict[str, _Entry] = {
     "Scaled": _Entry(
         Scaled, lambda named, parts: Scaled(kernel=parts[0], **named), ("outputscale",), parts=1
     ),
-    "Sum": _Entry(Sum, lambda named, parts: Sum(parts), (), parts=None),
-    "Product": _Entry(Product, lambda named, parts: Product(parts), (), parts=None),
+    "Sum": _Entry(Sum, lambda _, parts: Sum(parts), (), parts=None),
+    "Product": _Entry(Product, lambda _, parts: Product(parts), (), parts=None),
 }
 
 
@@ -188,7 +188,7 @@ def _parameter(value: object, name: str, where: str) -> Parameter:
         raise FileError(f"`{where}` is not a valid parameter: {error}") from error
 
 
-def _any(value: object, where: str) -> object:
+def _any(value: object, _where: str) -> object:
     """What the constructor of a registered class checks itself."""
     return value
 

@@ -85,10 +85,6 @@ class Parameter:
         """The value on the real line, differentiable."""
         return self.transform.unconstrain(self.value)
 
-    def from_unconstrained(self, unconstrained: Tensor) -> Parameter:
-        """The same parameter at another point of the real line."""
-        return self.with_value(self.transform.constrain(unconstrained))
-
     def with_value(self, value: ParameterValue) -> Parameter:
         """The same parameter with another value."""
         return replace(self, value=_as_tensor(value, self.name))

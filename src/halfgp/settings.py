@@ -71,15 +71,15 @@ def _device(name: str, value: object) -> None:
         raise InputError(f'`{name}` must be "cpu": there is no backend for others yet; got {value!r}.')
 
 
-def _priors(name: str, value: Any) -> None:
+def _priors(_name: str, value: Any) -> None:
     as_priors(value)
 
 
-def _precision(name: str, value: Any) -> None:
+def _precision(_name: str, value: Any) -> None:
     Precision.resolve(value)
 
 
-def _memory_limit(name: str, value: object) -> None:
+def _memory_limit(_name: str, value: object) -> None:
     as_bytes(value)
 
 

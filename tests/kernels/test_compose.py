@@ -83,7 +83,7 @@ def test_parameters_are_exchanged_by_name_and_the_kernel_stays() -> None:
 
 def test_every_parameter_survives_a_round_trip_through_the_real_line() -> None:
     kernel = 2.0 * (A + B * C) + White(0.3)
-    moved = {n: p.from_unconstrained(p.unconstrained) for n, p in kernel.named_parameters()}
+    moved = {n: p.transform.constrain(p.unconstrained) for n, p in kernel.named_parameters()}
     torch.testing.assert_close(kernel.with_parameters(moved)(X, Y), kernel(X, Y))
 
 

@@ -108,7 +108,7 @@ def _read_exact(about: dict[str, Any], stored: Stored, known: Known) -> ExactPos
     )
 
 
-def _read_again(about: dict[str, Any], stored: Stored, known: Known) -> ExactPosterior:
+def _read_again(_about: dict[str, Any], stored: Stored, known: Known) -> ExactPosterior:
     """Of a file that does not tell how exact its weights are: they are solved for again, from there."""
     n, q = known.problem.y.shape
     conditioning = conditioning_of(known.settings, known.report.method, n)

@@ -85,7 +85,7 @@ def reference_conditionals(kernel: Kernel, of: Neighbourhoods, gradient: bool) -
     if not gradient:
         return Conditionals(residuals, deviations, factor)
     # What of the diagonal is the kernel's.
-    of_variances, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, lambda p, x: ([], []))
+    of_variances, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, lambda *_: ([], []))
     total = {name: total.get(name, torch.zeros_like(g)) + g for name, g in of_variances.items()}
     return Conditionals(residuals, deviations, factor, total, by_diagonal)
 

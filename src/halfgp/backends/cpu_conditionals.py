@@ -66,7 +66,7 @@ def engine_conditionals(
     # The variances on the diagonal are the kernel's too, and their weights are known only after the pass.
     in_kernel, _, _ = parameter_gradient(kernel, [of.x], None, False, pass_over)
     by_diagonal = scalars[0]
-    of_variances, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, lambda p, x: ([], []))
+    of_variances, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, lambda *_: ([], []))
     total = {name: g + of_variances[name] for name, g in in_kernel.items()}
     return Conditionals(residuals, deviations, factor, total, by_diagonal)
 

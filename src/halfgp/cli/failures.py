@@ -232,8 +232,8 @@ def _show_warning(
     category: type[Warning],
     filename: str,
     lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
+    _file: TextIO | None = None,
+    _line: str | None = None,
 ) -> None:
     """A line for people; other libraries' warnings only for who looks for mistakes."""
     if issubclass(category, HalfGPWarning):

@@ -297,8 +297,8 @@ def _legible(axes: Axes) -> None:
         if decades >= 2:
             continue
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.7 else (1, 2, 3, 4, 6, 8)))
-        axis.set_major_formatter(FuncFormatter(lambda value, place: _tick(value)))
-        axis.set_minor_formatter(FuncFormatter(lambda value, place: ""))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+        axis.set_minor_formatter(FuncFormatter(lambda *_: ""))
 
 
 def _tick(value: float) -> str:

@@ -6,10 +6,9 @@ import numpy as np
 
 from halfgp.preconditioners import Preconditioner
 from halfgp.solvers.base import SolveResult, Status
-from halfgp.solvers.ladder import Ladder
 
 
-def advice(result: SolveResult, ladder: Ladder, preconditioner: Preconditioner | None) -> str:
+def advice(result: SolveResult, preconditioner: Preconditioner | None) -> str:
     """The warning for a result that did not converge: outcome, likely cause, remedy."""
     residual = float(np.max(np.asarray(result.residual_norms)))
     outcome = (
@@ -20,10 +19,10 @@ def advice(result: SolveResult, ladder: Ladder, preconditioner: Preconditioner |
     if np.isfinite(errors).any():
         outcome += f", error {float(np.max(errors[np.isfinite(errors)])):.2e} deviations"
     outcome += "."
-    return f"{outcome} {_cause(result, ladder, preconditioner)}"
+    return f"{outcome} {_cause(result, preconditioner)}"
 
 
-def _cause(result: SolveResult, ladder: Ladder, preconditioner: Preconditioner | None) -> str:
+def _cause(result: SolveResult, preconditioner: Preconditioner | None) -> str:
     if result.precision != "double" and result.status is not Status.MAX_ITERATIONS:
         if result.status in (Status.BREAKDOWN, Status.NONFINITE):
             return (

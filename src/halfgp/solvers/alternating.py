@@ -66,7 +66,7 @@ def alternating_projection(
         solve.run(max_passes)
         result = solve.result(vectors)
     if not result.converged:
-        warnings.warn(advice(result, solve.ladder, None), ConvergenceWarning, stacklevel=2)
+        warnings.warn(advice(result, None), ConvergenceWarning, stacklevel=2)
     return result
 
 

@@ -126,7 +126,7 @@ def cg(
         result = solve.result(vectors)
     if result.converged:
         return result
-    result = replace(result, advice=advice(result, ladder, built))
+    result = replace(result, advice=advice(result, built))
     if warn:
         warnings.warn(result.advice, ConvergenceWarning, stacklevel=2)
     return result

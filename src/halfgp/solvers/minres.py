@@ -65,7 +65,7 @@ def minres(
         solve.run(window_of(reorthogonalise))
         result = solve.result(vectors, None if single else tuple(values.tolist()))
     if not result.converged:
-        warnings.warn(advice(result, solve.ladder, None), ConvergenceWarning, stacklevel=2)
+        warnings.warn(advice(result, None), ConvergenceWarning, stacklevel=2)
     return result
 
 

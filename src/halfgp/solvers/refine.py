@@ -21,20 +21,16 @@ from halfgp.solvers.ladder import PROGRESS, Ladder
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
 
 
-def contraction(A: Any, precision: str | Precision = "half") -> float:
+def contraction(ladder: Ladder) -> float:
     """The factor rho / (1 - rho) that a round of refinement is expected to gain; inf where rho >= 1.
 
-    rho = |E| / noise, E being the error of A on the rung, is read off a sample of rows.
+    rho = |E| / noise, E being the error of the matrix on its rung, is read off a sample of rows; NaN where
+    there are none to read, or no noise.
     """
-    ladder = Ladder(as_operator(A), precision)
-    return _contraction(ladder)
-
-
-def _contraction(ladder: Ladder) -> float:
     noise = ladder.wide.least_nugget if ladder.wide.size else 0.0
     if noise <= 0.0 or not ladder.wide.has_rows:
         return float("nan")
-    nothing = torch.zeros(ladder.wide.size, 1, dtype=torch.float64, device=ladder.wide.device)
+    nothing = torch.zeros(ladder.wide.rows_held, 1, dtype=torch.float64, device=ladder.wide.device)
     rho = GapMonitor(ladder.wide, nothing).perturbation(ladder.system) / noise
     return rho / (1.0 - rho) if rho < 1.0 else float("inf")
 
@@ -72,7 +68,7 @@ def refine(
     system = as_operator(A)
     vectors = as_vectors(b, "b", system.rows_held, system.device, float("inf"))
     ladder = Ladder(system, precision)
-    factor = _contraction(ladder)
+    factor = contraction(ladder)
     if factor >= 1.0:
         raise InputError(
             f"Refinement in {ladder.name} would not converge: rho / (1 - rho) is {factor:.2g} and must be"
@@ -84,7 +80,7 @@ def refine(
         rounds.run(inner_tol, max_iterations)
         result = rounds.result(vectors)
     if not result.converged:
-        warnings.warn(advice(result, ladder, built), ConvergenceWarning, stacklevel=2)
+        warnings.warn(advice(result, built), ConvergenceWarning, stacklevel=2)
     return result
 
 

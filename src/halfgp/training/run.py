@@ -70,7 +70,7 @@ def train(
     priors: Priors,
     *,
     checkpoint: Checkpoint | None = None,
-    observe: Observer = lambda step, point: None,
+    observe: Observer = lambda *_: None,
 ) -> Trained:
     """Find hyperparameters from `start`; Ctrl-C ends it with the best so far."""
     return _Run(start, problem, settings, priors, checkpoint, observe).run()

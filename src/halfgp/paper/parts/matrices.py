@@ -30,7 +30,7 @@ SHOWN = ("double", "single", "half")
 VISIBLE = 0.01  # a relative difference that a picture shows
 
 
-def _logarithms(context: Context) -> Outcome:
+def _logarithms(_context: Context) -> Outcome:
     """Evaluate the matrices in each format; the same in quick and in full."""
     data: Data = {"end": ENDS, "log10": {}, "zeros": {}, "foreseen": {}}
     for name, end in ENDS.items():
@@ -82,7 +82,7 @@ def _logarithm_panels(data: Data) -> list[Panel]:
     return found
 
 
-def _inverses(context: Context) -> Outcome:
+def _inverses(_context: Context) -> Outcome:
     """Evaluate in each format, invert in double; the same in quick and in full."""
     x = torch.linspace(-INVERTED_END, INVERTED_END, INVERTED_ROWS, dtype=torch.float64)[:, None]
     found = {name: inverse_of_rounded(RBF(), x, name, NOISE) for name in FORMATS}

@@ -115,7 +115,7 @@ def _short_lengthscales(data: Data) -> Claim:
     )
 
 
-def _wider_than_rbf(data: Data) -> Claim:
+def _wider_than_rbf(_data: Data) -> Claim:
     rq, slower = (largest_distance(RationalQuadratic(alpha), HALF) for alpha in (ALPHA, 2.0))
     rbf = largest_distance(RBF(), HALF)
     return Claim(
@@ -128,7 +128,7 @@ def _wider_than_rbf(data: Data) -> Claim:
     )
 
 
-def _between(data: Data) -> Claim:
+def _between(_data: Data) -> Claim:
     reach = {label: largest_distance(Matern(nu), HALF) for label, nu in MATERN.items()}
     rbf = largest_distance(RBF(), HALF)
     widest, middle, narrow = reach.values()
@@ -143,7 +143,7 @@ def _between(data: Data) -> Claim:
     )
 
 
-def _example(data: Data) -> Claim:
+def _example(_data: Data) -> Claim:
     shortest = DISTANCE / largest_distance(Matern(0.5), HALF)
     vanishes = largest_distance(Matern(0.5, lengthscale=10.0), HALF) < DISTANCE
     return Claim(
@@ -170,7 +170,7 @@ def _part(
 ) -> Part:
     """One figure: the support of the first family is as the formula predicts, and what else is claimed."""
 
-    def measure(context: Context) -> Outcome:
+    def measure(_context: Context) -> Outcome:
         """Solve k(d) = ε for d; the same in quick and in full."""
         data = distances(families)
         first = support_claim(data, next(iter(families)), formula)
