@@ -9,7 +9,7 @@ from torch import Tensor
 
 from halfgp.backends import Backend
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.operators import KernelOperator
+from halfgp.operators import KernelOperator, Operator
 from halfgp.precision import Precision
 
 SINGLE_TOL = 1e-3
@@ -23,6 +23,9 @@ def residual_precision(tol: float) -> str:
 @dataclass(frozen=True)
 class Problem:
     """Standardised rows, and the options of the operators on them.
+
+    Points and targets of all rows are here. The vectors of a solve may be shared out: those of the rows that
+    are `held`, for the matrix that `system` gives. All of them are, unless a class says otherwise.
 
     Attributes:
         x: points (n, d), float64.
@@ -47,10 +50,19 @@ class Problem:
         """The number n of rows."""
         return len(self.x)
 
+    @property
+    def held(self) -> slice:
+        """The rows whose vectors are held here."""
+        return slice(0, self.rows)
+
+    def system(self, hyperparameters: Hyperparameters, precision: str | Precision | None = None) -> Operator:
+        """K + noise as solvers see it, for vectors (m, t) of the rows that are held."""
+        return self.operator(hyperparameters, precision).bound
+
     def operator(
         self, hyperparameters: Hyperparameters, precision: str | Precision | None = None
     ) -> KernelOperator:
-        """K + noise on the rows, its entries computed on the fly."""
+        """K + noise on all rows, its entries computed on the fly."""
         return KernelOperator(
             hyperparameters.kernel,
             self.x,
@@ -66,7 +78,7 @@ class Problem:
         hyperparameters: Hyperparameters,
         x: Tensor,
         precision: str | Precision,
-        rows: Tensor | None = None,
+        rows: Tensor | slice | None = None,
     ) -> KernelOperator:
         """K(x, rows) between new points (m, d) and the rows, or some of them."""
         return KernelOperator(
@@ -100,6 +112,10 @@ class Problem:
 
     def subset(self, size: int, seed: int) -> Problem:
         """A random sample of so many rows, without repetition."""
-        chosen = self.some_rows(size, seed)
-        noise = None if self.fixed_noise is None else self.fixed_noise[chosen]
-        return replace(self, x=self.x[chosen], y=self.y[chosen], fixed_noise=noise)
+        return self.taken(self.some_rows(size, seed))
+
+    def taken(self, rows: Tensor | slice) -> Problem:
+        """Some rows, all held here, in that order."""
+        noise = None if self.fixed_noise is None else self.fixed_noise[rows]
+        options = (self.precision, self.backend, self.threads, self.memory_limit)
+        return Problem(self.x[rows], self.y[rows], noise, *options)

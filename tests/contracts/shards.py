@@ -1,4 +1,4 @@
-"""An operator whose rows are shared out over threads of one process, each of which runs the same program."""
+"""Operators and problems shared out over threads of one process, each of which runs the same program."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from halfgp.hyperparameters import Hyperparameters
 from halfgp.operators import Operator
 from halfgp.operators.bound import BoundKernel
 from halfgp.precision import Precision
+from halfgp.problem import Problem
 
 R = TypeVar("R")
 
@@ -36,11 +39,24 @@ class Meeting:
         self._barrier.abort()
 
 
+@dataclass(frozen=True)
+class Share:
+    """Some of all rows, and where the others are met."""
+
+    held: slice
+    index: int
+    meeting: Meeting
+
+    def exchange(self, mine: Tensor) -> Tensor:
+        """What every share brings, one after the other in a first dimension."""
+        return torch.stack(self.meeting.exchange(self.index, mine))
+
+
 class Shard(Operator):
     """Some rows of a whole operator; of what it knows, only their part leaves it."""
 
-    def __init__(self, whole: Operator, held: slice, index: int, meeting: Meeting) -> None:
-        self.whole, self._held, self._index, self._meeting = whole, held, index, meeting
+    def __init__(self, whole: Operator, share: Share) -> None:
+        self.whole, self._share = whole, share
         self.shape, self.device, self.precision = whole.shape, whole.device, whole.precision
 
     @property
@@ -49,41 +65,36 @@ class Shard(Operator):
 
     @property
     def held(self) -> slice:
-        return self._held
-
-    @property
-    def bound(self) -> Shard:
-        """For those who take a `KernelOperator` by its inner face."""
-        return self
+        return self._share.held
 
     def matmul(self, v: Tensor) -> Tensor:
-        return self.whole.matmul(self.gathered(v))[self._held]
+        return self.whole.matmul(self.gathered(v))[self.held]
 
     def with_precision(self, precision: str | Precision) -> Shard:
-        return Shard(self.whole.with_precision(precision), self._held, self._index, self._meeting)
+        return Shard(self.whole.with_precision(precision), self._share)
 
     def rungs(self) -> tuple[Precision, ...]:
         return self.whole.rungs()
 
     @property
     def nugget(self) -> Tensor:
-        return self.whole.nugget[self._held] if self.whole.nugget.ndim else self.whole.nugget
+        return self.whole.nugget[self.held] if self.whole.nugget.ndim else self.whole.nugget
 
     @property
     def has_rows(self) -> bool:
         return self.whole.has_rows
 
     def rows(self, i: Tensor) -> Tensor:
-        return self.whole.rows(i)[:, self._held].clone()
+        return self.whole.rows(i)[:, self.held].clone()
 
     def diagonal(self) -> Tensor:
-        return self.whole.diagonal()[self._held]
+        return self.whole.diagonal()[self.held]
 
     def total(self, partial: Tensor) -> Tensor:
-        return torch.stack(self._meeting.exchange(self._index, partial)).sum(dim=0)
+        return self._share.exchange(partial).sum(dim=0)
 
     def largest(self, partial: Tensor) -> Tensor:
-        return torch.stack(self._meeting.exchange(self._index, partial)).amax(dim=0)
+        return self._share.exchange(partial).amax(dim=0)
 
     def bilinear_gradient(
         self, u: Tensor, v: Tensor, inputs: bool = False
@@ -91,26 +102,51 @@ class Shard(Operator):
         """Each share adds the terms of its own rows, u' K v being a sum over them."""
         assert isinstance(self.whole, BoundKernel)
         mine = torch.zeros(self.size, u.shape[1], dtype=u.dtype)
-        mine[self._held] = u
+        mine[self.held] = u
         found, _, _ = self.whole.bilinear_gradient(mine, self.gathered(v), inputs)
         return {name: self.total(gradient) for name, gradient in found.items()}, None, None
 
 
-def over_shards(whole: Operator, cuts: list[int], program: Callable[[Shard], R]) -> list[R]:
-    """What the program returns on every share of the rows, cut before these rows."""
-    edges = [0, *cuts, whole.size]
-    meeting = Meeting(len(edges) - 1)
-    shards = [Shard(whole, slice(a, b), i, meeting) for i, (a, b) in enumerate(itertools.pairwise(edges))]
+@dataclass(frozen=True)
+class SharedProblem(Problem):
+    """A problem of which vectors of some rows are held here; points and targets of all of them are."""
 
-    def run(shard: Shard) -> R:
+    share: Share | None = None
+
+    @property
+    def held(self) -> slice:
+        assert self.share is not None
+        return self.share.held
+
+    def system(self, hyperparameters: Hyperparameters, precision: str | Precision | None = None) -> Operator:
+        assert self.share is not None
+        return Shard(super().system(hyperparameters, precision), self.share)
+
+
+def over_shards(whole: Operator, cuts: list[int], program: Callable[[Shard], R]) -> list[R]:
+    """What the program returns on every share of an operator's rows, cut before these."""
+    return _over_shares(whole.size, cuts, lambda share: program(Shard(whole, share)))
+
+
+def over_problems(whole: Problem, cuts: list[int], program: Callable[[Problem], R]) -> list[R]:
+    """What the program returns on every share of a problem's rows, cut before these."""
+    return _over_shares(whole.rows, cuts, lambda share: program(SharedProblem(**vars(whole), share=share)))
+
+
+def _over_shares(rows: int, cuts: list[int], program: Callable[[Share], R]) -> list[R]:
+    edges = [0, *cuts, rows]
+    meeting = Meeting(len(edges) - 1)
+    shares = [Share(slice(a, b), i, meeting) for i, (a, b) in enumerate(itertools.pairwise(edges))]
+
+    def run(share: Share) -> R:
         try:
-            return program(shard)
+            return program(share)
         except BaseException:
             meeting.abort()  # or the others would wait for this one
             raise
 
-    with ThreadPoolExecutor(len(shards)) as pool:
-        futures = [pool.submit(run, shard) for shard in shards]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        futures = [pool.submit(run, share) for share in shares]
         failures = [f.exception() for f in futures]
         real = [e for e in failures if e is not None and not isinstance(e, threading.BrokenBarrierError)]
         if real:

@@ -10,6 +10,7 @@ from halfgp.kernels.random_features import PriorSamples
 from halfgp.likelihood import GradientEstimator, dense_likelihood
 from halfgp.operators import KernelOperator
 from halfgp.priors import PAPER
+from halfgp.problem import Problem
 
 N = 60
 SEEDS = 12
@@ -19,12 +20,12 @@ PROBES = 48
 def estimate(kind, point: Hyperparameters, x, y, seed, fixed=None, priors=PAPER, probes=PROBES):
     """One estimate, from solves that are exact."""
     estimator = GradientEstimator.draw(
-        point, x, y, fixed_noise=fixed, kind=kind, probes=probes, priors=priors, seed=seed
+        point, Problem(x, y, fixed), kind=kind, probes=probes, priors=priors, seed=seed
     )
     operator = KernelOperator(point.kernel, x, noise=point.diagonal_noise(fixed), precision="double")
     b = estimator.right_hand_sides(point, operator.nugget)
     solutions = torch.linalg.solve(torch.as_tensor(operator.to_dense()), b)
-    return estimator.gradient(point, operator, solutions)
+    return estimator.gradient(point, operator.bound, solutions)
 
 
 def check_unbiased(kind, point, x, y, fixed=None):
@@ -70,9 +71,7 @@ def test_right_hand_sides_move_smoothly_with_the_hyperparameters(kind):
     x = points(N)
     estimator = GradientEstimator.draw(
         at(KERNELS["matern32"]),
-        x,
-        targets(x),
-        fixed_noise=None,
+        Problem(x, targets(x)),
         kind=kind,
         probes=4,
         priors={},
@@ -95,9 +94,7 @@ def test_pathwise_probes_have_the_covariance_of_the_targets():
     probes = 20_000
     estimator = GradientEstimator.draw(
         at(kernel, noise=0.3),
-        x,
-        targets(x),
-        fixed_noise=None,
+        Problem(x, targets(x)),
         kind="pathwise",
         probes=probes,
         priors={},
@@ -124,9 +121,7 @@ def test_frequencies_and_noise_of_a_sample_have_seeds_of_their_own(monkeypatch):
     for seed in (0, 0, 1):
         GradientEstimator.draw(
             at(KERNELS["rbf"]),
-            x,
-            targets(x),
-            fixed_noise=None,
+            Problem(x, targets(x)),
             kind="pathwise",
             probes=2,
             priors={},
@@ -138,8 +133,9 @@ def test_frequencies_and_noise_of_a_sample_have_seeds_of_their_own(monkeypatch):
 
 def test_bad_choices_are_refused():
     x = points(5)
-    options = {"fixed_noise": None, "priors": {}, "seed": 0}
+    options = {"priors": {}, "seed": 0}
+    rows = Problem(x, targets(x))
     with pytest.raises(InputError, match="`gradient` must be one of pathwise, hutchinson; got 'exact'"):
-        GradientEstimator.draw(at(KERNELS["rbf"]), x, targets(x), kind="exact", probes=3, **options)
+        GradientEstimator.draw(at(KERNELS["rbf"]), rows, kind="exact", probes=3, **options)
     with pytest.raises(InputError, match="`probes` must be at least 1; got 0"):
-        GradientEstimator.draw(at(KERNELS["rbf"]), x, targets(x), kind="pathwise", probes=0, **options)
+        GradientEstimator.draw(at(KERNELS["rbf"]), rows, kind="pathwise", probes=0, **options)

@@ -10,8 +10,9 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
-from halfgp.operators import KernelOperator
+from halfgp.operators import Operator
 from halfgp.priors import Priors, log_prior
+from halfgp.problem import Problem
 
 FEATURES = 128  # of each prior sample; second moments are right for any number, fourth ones nearly for this
 ESTIMATORS = ("pathwise", "hutchinson")
@@ -28,11 +29,10 @@ class GradientEstimator:
     start for the next.
 
     Attributes:
-        x: points (n, d).
-        y: targets (n, q), float64.
-        fixed_noise: (n,) or None.
+        x: points (m, d) of the rows held here.
+        y: targets (m, q) of those, float64.
         kind: "pathwise" or "hutchinson".
-        probes: (n, s) random signs, or with "pathwise" the noise of the prior samples in units of its
+        probes: (m, s) random signs, or with "pathwise" the noise of the prior samples in units of its
             standard deviation.
         prior_samples: s functions with the kernel's covariance; None with "hutchinson".
         priors: of the hyperparameters.
@@ -40,7 +40,6 @@ class GradientEstimator:
 
     x: Tensor
     y: Tensor
-    fixed_noise: Tensor | None
     kind: str
     probes: Tensor
     prior_samples: PriorSamples | None
@@ -50,36 +49,36 @@ class GradientEstimator:
     def draw(
         cls,
         hyperparameters: Hyperparameters,
-        x: Tensor,
-        y: Tensor,
+        problem: Problem,
         *,
-        fixed_noise: Tensor | None,
         kind: str,
         probes: int,
         priors: Priors,
         seed: int,
     ) -> GradientEstimator:
-        """Draw what is random, by seed."""
+        """Draw what is random, by seed: for all rows the same numbers, wherever they are held."""
         if kind not in ESTIMATORS:
             raise InputError(f"`gradient` must be one of {', '.join(ESTIMATORS)}; got {kind!r}.")
         if probes < 1:
             raise InputError(f"`probes` must be at least 1; got {probes}.")
+        x, y = problem.x[problem.held], problem.y[problem.held]
+        shape = (problem.rows, probes)
         generator = torch.Generator().manual_seed(seed)
         if kind == "hutchinson":
-            drawn = torch.randint(0, 2, (len(x), probes), generator=generator).double() * 2 - 1
-            return cls(x, y, fixed_noise, kind, drawn, None, priors)
-        drawn = torch.randn(len(x), probes, generator=generator, dtype=torch.float64)
+            signs = torch.randint(0, 2, shape, generator=generator).double() * 2 - 1
+            return cls(x, y, kind, signs[problem.held], None, priors)
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float64)[problem.held]
         # A seed of its own: with the same one, frequencies and noise would be the same numbers.
         another = int(torch.randint(2**62, (), generator=generator))
         samples = PriorSamples.draw(hyperparameters.kernel, x.shape[1], probes, FEATURES, another)
-        return cls(x, y, fixed_noise, kind, drawn, samples, priors)
+        return cls(x, y, kind, drawn, samples, priors)
 
     def right_hand_sides(self, hyperparameters: Hyperparameters, nugget: Tensor) -> Tensor:
-        """(n, q + s): centred targets, then probes.
+        """(m, q + s): centred targets, then probes.
 
         Args:
             hyperparameters: where.
-            nugget: noise and White on the diagonal, () or (n,).
+            nugget: noise and White on the diagonal, () or (m,).
         """
         probes = self.probes
         if self.prior_samples is not None:
@@ -89,28 +88,28 @@ class GradientEstimator:
         return torch.cat([hyperparameters.centred(self.y), probes], dim=1)
 
     def gradient(
-        self, hyperparameters: Hyperparameters, operator: KernelOperator, solutions: Tensor
+        self, hyperparameters: Hyperparameters, operator: Operator, solutions: Tensor
     ) -> dict[str, Tensor]:
         """The gradient of the loss, per row and target, by name.
 
         Args:
             hyperparameters: where.
             operator: K + noise there.
-            solutions: (n, q + s) of the right-hand sides there.
+            solutions: (m, q + s) of the right-hand sides there.
         """
-        matrix, q = operator.bound, self.y.shape[1]
+        q = self.y.shape[1]
         weights, u = solutions[:, :q], solutions[:, q:]
         other = u if self.kind == "pathwise" else self.probes
         left = torch.cat([weights * -0.5, u * (0.5 * q / u.shape[1])], dim=1)
         right = torch.cat([weights, other], dim=1)
-        inner, _, _ = matrix.bilinear_gradient(left, right)
+        inner, _, _ = operator.bilinear_gradient(left, right)
         found = {f"kernel.{name}": g for name, g in inner.items()}
         point = hyperparameters.detached(requires_grad=True)
         parameters = point.named_parameters()
         if "noise" in parameters:
-            found["noise"] = matrix.dot(left, right).sum()
+            found["noise"] = operator.dot(left, right).sum()
         if "mean" in parameters:
-            found["mean"] = -matrix.total(weights.sum(dim=0))
+            found["mean"] = -operator.total(weights.sum(dim=0))
         with torch.enable_grad():
             prior = log_prior(parameters, self.priors)
         if prior.requires_grad:
@@ -118,4 +117,4 @@ class GradientEstimator:
             by_prior = torch.autograd.grad(prior, list(leaves.values()), allow_unused=True)
             for name, g in zip(leaves, by_prior, strict=True):
                 found[name] = found[name] if g is None else found[name] - g
-        return {name: g.detach() / (matrix.size * q) for name, g in found.items()}
+        return {name: g.detach() / (operator.size * q) for name, g in found.items()}

@@ -100,6 +100,12 @@ class Operator(ABC):
         here = torch.arange(self.held.start, self.held.stop, device=self.device)
         return self.rows(here).diagonal()
 
+    def bilinear_gradient(
+        self, u: Tensor, v: Tensor, inputs: bool = False
+    ) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
+        """The gradient of sum_c u_c' A v_c in every hyperparameter, and in the points where wanted."""
+        raise InputError("This matrix has no hyperparameters: a gradient is had from a `KernelOperator`.")
+
     # How shares come together.
 
     @property

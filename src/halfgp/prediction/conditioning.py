@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from halfgp.data import peaks
 from halfgp.errors import InputError, UnsolvedError, UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.planner import factor_bytes, routes
@@ -32,6 +33,7 @@ from halfgp.prediction.accuracy import (
 )
 from halfgp.prediction.calibration import scales_of
 from halfgp.prediction.equations import Equations
+from halfgp.prediction.lazy import lazy
 from halfgp.prediction.posterior import ExactPosterior
 from halfgp.prediction.residuals import SAMPLE, LeftOut, Residuals
 from halfgp.prediction.variances import Variances
@@ -87,7 +89,7 @@ def condition(
     observe: Callback | None = None,
     checkpoint: SolveCheckpoint | None = None,
 ) -> ExactPosterior:
-    """Solve for the weights, from `start` (n, q) where there is one.
+    """Solve for the weights, from `start` (m, q), of the rows held here, where there is one.
 
     Args:
         problem: rows.
@@ -210,6 +212,7 @@ class _Route:
         weights = torch.as_tensor(solve.solution).clone()
         weights, residual, correction = self._refined(solve, weights)
         accuracy = self._accuracy(solve, weights, residual, correction)
+        left_out = self._left_out.joined(self._others)
         solve = replace(solve, solution=weights, earlier=None, residual=None)  # not kept twice
         return ExactPosterior(
             equations,
@@ -217,7 +220,7 @@ class _Route:
             correction=correction,
             accuracy=accuracy,
             variances=self._variances,
-            known_residuals=Residuals.of(weights, self._left_out.joined(self._others)),
+            known_residuals=Residuals.of(equations.operator.at(weights, left_out.rows), left_out),
             solve=_with_passes(solve, self._spent),
             scale=1.0,
             units=torch.ones(q, dtype=torch.float64),
@@ -226,7 +229,7 @@ class _Route:
             seed=self._conditioning.seed,
         )
 
-    @cached_property
+    @lazy
     def _others(self) -> LeftOut:
         """Rows that quantiles need beside those that are looked at."""
         seen = len(self._rows)
@@ -234,7 +237,7 @@ class _Route:
         return self._variances.left_out(others)
 
     def _solve(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> SolveResult:
-        """For targets (n, q)."""
+        """For targets (m, q)."""
         return cg(
             self._equations.operator,
             b,
@@ -256,12 +259,16 @@ class _Route:
         normal = torch.special.ndtri(0.5 + (torch.arange(64, dtype=torch.float64) + 0.5) / 128)
         shares = normal[:, None] / self._deviations
         deviation = NORMAL / float(shares.quantile(QUANTILE))
-        sizes = b.square().mean(dim=0).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
+        sizes = (
+            (self._equations.operator.dot(b, b) / self._equations.problem.rows)
+            .sqrt()
+            .clamp_min(torch.finfo(torch.float64).tiny)
+        )
         wanted: list[float] = (error_tol * deviation / sizes).clamp_max(self._conditioning.tol).tolist()
         return wanted
 
     def _refined(self, solve: SolveResult, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights, their residual, and an estimate of what they lack, (n, q) each."""
+        """Weights, their residual, and an estimate of what they lack, (m, q) each."""
         residual, factor = torch.as_tensor(solve.residual), self._equations.factor
         if factor is not None:
             # One step of refinement costs a product, and tells what the next one would do.
@@ -271,20 +278,22 @@ class _Route:
             return weights, residual, factor.solve(residual)
         # What the last factor of `EARLIER` in the error changed, less that factor.
         correction = (weights - torch.as_tensor(solve.earlier)) / EARLIER
-        at_once = (correction == 0).all(dim=0)
+        at_once = self._equations.operator.largest(peaks(correction)) == 0
         if bool(at_once.any()):  # a solve that was done where it began has no earlier iterate
             correction[:, at_once] = self._equations.preconditioner.solve(residual[:, at_once])
         # That of a solve with few steps may be far away: of what is lacking the residual is known.
-        shown, known = self._residual_of(correction), residual[self._rows].square().mean(dim=0).sqrt()
+        shown, known = self._residual_of(correction), self._at_rows(residual).square().mean(dim=0).sqrt()
         return weights, residual, correction * torch.where(shown > EARLIER * known, known / shown, 1.0)
 
     def _residual_of(self, lacking: Tensor) -> Tensor:
-        """The root mean square (q,) of what weights that lack so much (n, q) leave of rows."""
-        equations, rows = self._equations, self._rows
-        cross = equations.problem.cross(equations.hyperparameters, equations.problem.x[rows], "single")
-        nugget = self._variances.noise(rows)[:, None]
-        product = torch.as_tensor(cross @ lacking).double() + nugget * lacking[rows]
-        return product.square().mean(dim=0).sqrt()
+        """The root mean square (q,) of what weights that lack so much (m, q) leave of the sampled rows."""
+        product = self._equations.product(self._equations.problem.x[self._rows], lacking, "single")
+        nugget = self._variances.noise(self._rows)[:, None]
+        return (product + nugget * self._at_rows(lacking)).square().mean(dim=0).sqrt()
+
+    def _at_rows(self, v: Tensor) -> Tensor:
+        """The sampled rows (r, q) of vectors (m, q), wherever they are held."""
+        return self._equations.operator.at(v, self._rows)
 
     @property
     def _deviations(self) -> Tensor:
@@ -302,17 +311,18 @@ class _Route:
         Weights that lack e leave a residual r = (K + noise) e, and the mean of a row that is left out lacks
         what the other rows predict of r there: r - v e, where v is its variance.
         """
-        equations, rows, variances = self._equations, self._rows, self._sampled
+        equations, variances = self._equations, self._sampled
         deviations, bounded = self._deviations[:, None], True
         if equations.factor is not None:
-            errors = (residual[rows] - correction[rows] * variances[:, None]).abs()
+            errors = (self._at_rows(residual) - self._at_rows(correction) * variances[:, None]).abs()
             floor = errors.square().mean(dim=0).sqrt()
             shares = (errors / deviations).quantile(QUANTILE, dim=0)
         else:
             # Of v e CG tells the root mean square, in deviations; or a bound does.
-            errors, told, bounded = residual[rows].abs(), torch.as_tensor(solve.errors), False
+            errors, told, bounded = self._at_rows(residual).abs(), torch.as_tensor(solve.errors), False
             if is_below(equations.preconditioner):
-                lacking = (residual * equations.preconditioner.solve(residual)).mean(dim=0).sqrt()
+                solved = equations.preconditioner.solve(residual)
+                lacking = (equations.operator.dot(residual, solved) / equations.problem.rows).sqrt()
                 bounded = bool((lacking <= told).all())
                 told = torch.minimum(told, lacking)
             typical = told.clamp_min(LEAST_TOLD) * float(self._deviations.median())
@@ -335,20 +345,18 @@ class _Route:
         """The precision of products with the weights, how they round, and products of sizes (m, q)."""
         equations = self._equations
         x = equations.problem.x[self._rows[:ROUNDING_ROWS]]
-        wide = equations.problem.cross(equations.hyperparameters, x, "double")
-        product, sizes = torch.as_tensor(wide @ torch.cat([weights, weights.abs()], dim=1)).chunk(2, dim=1)
+        both = torch.cat([weights, weights.abs()], dim=1)
+        product, sizes = equations.product(x, both, "double").chunk(2, dim=1)
         deviation = float(self._deviations.median())
         if self._products != "double":
-            narrow = equations.problem.cross(equations.hyperparameters, x, "single") @ weights
-            found = rounding_of(torch.as_tensor(narrow).double(), product, sizes, deviation)
+            found = rounding_of(equations.product(x, weights, "single"), product, sizes, deviation)
             if found[0] == "single":
                 return *found, sizes
         rounding = IN_DOUBLE
         if rounding * float(sizes.median()) > ROUNDING_SHARE * deviation:
             # A bound that no sum comes near: how another program rounds the same sums tells.
-            other = replace(equations.problem, backend="reference")
-            again = other.cross(equations.hyperparameters, x, "double") @ weights
-            rounding = min(rounding, rounding_in_double(torch.as_tensor(again), product, sizes))
+            again = equations.product(x, weights, "double", backend="reference")
+            rounding = min(rounding, rounding_in_double(again, product, sizes))
         return "double", rounding, sizes
 
     @cached_property
@@ -371,7 +379,7 @@ def _with_passes(solve: SolveResult, spent: Counter[str]) -> SolveResult:
 
 def _explained(found: ExactPosterior, ways: tuple[str, ...]) -> str:
     """What is left undone, why, and what to do."""
-    noise, solve = float(found.operator.nugget.min()), found.solve
+    noise, solve = found.operator.least_nugget, found.solve
     residual = float(torch.as_tensor(solve.residual_norms).max())
     needed = f"{factor_bytes(found.problem.rows, 8) / 1e9:.1f} GB"
     room = "" if "double factor" in ways else f" A dense factor in double would need {needed}."

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.operators import KernelOperator
+from halfgp.operators import Operator
 from halfgp.preconditioners import AutomaticPreconditioner, Preconditioner, PreconditionerConfig
 from halfgp.prediction.factor import CholeskyFactor
-from halfgp.prediction.lazy import Lazy
+from halfgp.prediction.lazy import Lazy, lazy
 from halfgp.problem import Problem
 
 SAMPLED_ROWS = 64  # that tell how entries are rounded
@@ -42,12 +41,12 @@ class Equations(Lazy):
         """Of covariances and products: that of the factor, if there is one."""
         return "double" if self.route == "double factor" else "single"
 
-    @cached_property
-    def operator(self) -> KernelOperator:
-        """K + noise."""
-        return self.problem.operator(self.hyperparameters, self.precision)
+    @lazy
+    def operator(self) -> Operator:
+        """K + noise, for vectors of the rows held here."""
+        return self.problem.system(self.hyperparameters, self.precision)
 
-    @cached_property
+    @lazy
     def factor(self) -> CholeskyFactor | None:
         """Dense, if the route has one.
 
@@ -68,12 +67,11 @@ class Equations(Lazy):
         if self.route != "single factor":
             return True
         rows = self.problem.some_rows(SAMPLED_ROWS, 0)
-        exact = torch.as_tensor(self.operator.with_precision("double").rows(rows))
-        error = torch.as_tensor(self.operator.rows(rows)).double() - exact
-        norm = 2.0 * math.sqrt(self.problem.rows) * float(error.square().mean().sqrt())
-        return norm < float(self.operator.nugget.min())
+        error = self.operator.rows(rows).double() - self.operator.with_precision("double").rows(rows)
+        squares = float(self.operator.total(error.square().sum()))
+        return 2.0 * math.sqrt(squares / len(rows)) < self.operator.least_nugget
 
-    @cached_property
+    @lazy
     def preconditioner(self) -> Preconditioner:
         """Of solves: the factor, if there is one."""
         recipe: Any = self.recipe or AutomaticPreconditioner()
@@ -82,13 +80,26 @@ class Equations(Lazy):
 
     @property
     def right_hand_side(self) -> Tensor:
-        """Targets (n, q) without their mean."""
-        return self.hyperparameters.centred(self.problem.y)
+        """Targets (m, q) of the rows held here, without their mean."""
+        return self.hyperparameters.centred(self.problem.y[self.problem.held])
 
     def residual(self, weights: Tensor) -> Tensor:
-        """What weights (n, q) leave of the targets, with K in double."""
-        product = self.operator.with_precision("double") @ weights
-        return self.right_hand_side - torch.as_tensor(product)
+        """What weights (m, q) leave of the targets, with K in double."""
+        return self.right_hand_side - self.operator.with_precision("double").matmul(weights)
+
+    def covariances(self, x: Tensor) -> Tensor:
+        """K(x, rows) (p, m) of points (p, d) and the rows held here, in the format of the equations."""
+        cross = self.problem.cross(self.hyperparameters, x, self.precision, self.problem.held)
+        return torch.as_tensor(cross.to_dense())
+
+    def product(self, x: Tensor, w: Tensor, precision: str, backend: str | None = None) -> Tensor:
+        """K(x, rows) w (p, t) for points (p, d) and weights (m, t) of the rows held here, float64.
+
+        By another backend than that of the problem where one is named.
+        """
+        problem = self.problem if backend is None else replace(self.problem, backend=backend)
+        cross = problem.cross(self.hyperparameters, x, precision, problem.held)
+        return self.operator.total(torch.as_tensor(cross @ w).double())
 
     def forget(self) -> None:
         """Let go of the factor and of what was made of it; they would be built again."""

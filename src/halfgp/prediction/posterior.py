@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from halfgp.data import peaks
 from halfgp.errors import UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
-from halfgp.operators import KernelOperator
+from halfgp.operators import Operator
 from halfgp.precision import DOUBLE, Precision
 from halfgp.preconditioners import has_root
 from halfgp.prediction.accuracy import ERROR_TOL, Accuracy
 from halfgp.prediction.base import LatentPrediction, Outcome
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.factor import CholeskyFactor
-from halfgp.prediction.lazy import Lazy
+from halfgp.prediction.lazy import Lazy, lazy
 from halfgp.prediction.residuals import SAMPLE, Residuals
 from halfgp.prediction.truncation import TruncatedMean
 from halfgp.prediction.variances import VARIANCE_ERROR, Variances
@@ -41,8 +41,8 @@ class ExactPosterior(Lazy):
 
     Attributes:
         equations: K + noise on the rows, and what solves it.
-        weights: (n, q) (K + noise)^-1 (y - mean).
-        correction: (n, q) estimate of what the weights still lack.
+        weights: (m, q) of the rows held here, (K + noise)^-1 (y - mean).
+        correction: (m, q) estimate of what the weights still lack.
         accuracy: how exact they are.
         variances: of the function.
         known_residuals: of rows that are left out; None in a model of an earlier file, which finds them when
@@ -79,8 +79,8 @@ class ExactPosterior(Lazy):
         return self.equations.hyperparameters
 
     @property
-    def operator(self) -> KernelOperator:
-        """K + noise."""
+    def operator(self) -> Operator:
+        """K + noise, for vectors of the rows held here."""
         return self.equations.operator
 
     @property
@@ -100,13 +100,13 @@ class ExactPosterior(Lazy):
             solved=self.accuracy.solved,
         )
 
-    @cached_property
+    @lazy
     def truncated(self) -> TruncatedMean | None:
         """Means in few dimensions."""
         if self.equations.route == "double factor":
             return None
         precision = Precision.resolve(self.accuracy.precision)
-        return TruncatedMean.build(self.problem, self.hyperparameters, precision)
+        return TruncatedMean.build(self.problem.taken(self.problem.held), self.hyperparameters, precision)
 
     def predict(self, x: Tensor, *, variance: bool = False, errors: bool = False) -> LatentPrediction:
         """Means at points (m, d), and what else is asked for; O(m (d + q)) memory beside chunks.
@@ -138,14 +138,16 @@ class ExactPosterior(Lazy):
     @property
     def _common_noise(self) -> float:
         """Of new targets; none where every row has its own, and nobody knows that of others."""
-        return 0.0 if self.problem.fixed_noise is not None else float(self.operator.nugget.max())
+        if self.problem.fixed_noise is not None:
+            return 0.0
+        return float(self.operator.largest(peaks(self.operator.nugget.reshape(-1, 1))))
 
     def covariance(self, x: Tensor) -> Tensor:
         """The covariance (m, m) of the latent function at points (m, d), float64, no variance below 0."""
         kernel = self.hyperparameters.kernel
         with torch.no_grad():
             own = kernel(x, x)
-            cross = self.variances.cross(x).T
+            cross = self.equations.covariances(x).T
             if self.factor is not None:
                 white = self.factor.whiten(cross).double()
                 result = own - white.T @ white
@@ -155,7 +157,7 @@ class ExactPosterior(Lazy):
                 least = torch.finfo(torch.float32).eps * prior  # of a variance that can be told from none
                 room = COVARIANCE_SHARE * torch.maximum(variance, least) / (prior * self.problem.rows).sqrt()
                 room = torch.where(prior > 0, room, torch.inf)
-                result = own - cross.double().T @ self._solve_columns(cross.double(), room)
+                result = own - self.operator.gram(cross, self._solve_columns(cross.double(), room))
         result = 0.5 * (result + result.T)
         result.diagonal().clamp_min_(0.0)
         if not self.accuracy.solved:
@@ -212,8 +214,8 @@ class ExactPosterior(Lazy):
         prior = PriorSamples.draw(point.kernel, x.shape[1], samples * q, SAMPLE_FEATURES, another)
         nugget = self.operator.nugget.sqrt()
         of_rows = torch.randn(problem.rows, samples * q, generator=generator, dtype=torch.float64)
-        of_rows = of_rows * (nugget[:, None] if nugget.ndim else nugget)
-        values = prior.samples_at(point.kernel, problem.x) + of_rows
+        of_rows = of_rows[problem.held] * (nugget[:, None] if nugget.ndim else nugget)
+        values = prior.samples_at(point.kernel, problem.x[problem.held]) + of_rows
         lacking = self._solve_columns(values, torch.full((samples * q,), ERROR_TOL))
         draws = prior.samples_at(point.kernel, x) - self._product(x, lacking)
         return draws.reshape(len(x), samples, q)
@@ -230,8 +232,8 @@ class ExactPosterior(Lazy):
         solved = (
             equations.preconditioner.solve(residual) if self.factor is not None else self._loosely(residual)
         )
-        left = float((residual * solved).sum())
-        fit = float(((equations.right_hand_side + residual) * self.weights).sum())
+        left = float(self.operator.dot(residual, solved).sum())
+        fit = float(self.operator.dot(equations.right_hand_side + residual, self.weights).sum())
         if equations.route == "double factor":
             assert self.factor is not None
             value, log_det = fit + left, self.factor.log_determinant()
@@ -247,7 +249,7 @@ class ExactPosterior(Lazy):
         return value, 0.5 * q * error
 
     def _loosely(self, residual: Tensor) -> Tensor:
-        """(K + noise)^-1 r for residuals (n, q), which are small: r' of it is known to `LEFT_ERROR`."""
+        """(K + noise)^-1 r for residuals (m, q), which are small: r' of it is known to `LEFT_ERROR`."""
         result = cg(
             self.operator,
             residual,
@@ -268,22 +270,22 @@ class ExactPosterior(Lazy):
         generator = torch.Generator().manual_seed(self.seed)
         signs = torch.randint(0, 2, (self.problem.rows, TRACE_PROBES), generator=generator).double() * 2 - 1
         solved = self.equations.preconditioner.solve(signs)
-        trace = float((signs * solved).sum()) / TRACE_PROBES
-        norm = math.sqrt(float(solved.square().sum()) / TRACE_PROBES)
-        weights = float(self.weights.square().sum(dim=0).mean())
-        prior = self.hyperparameters.kernel.diagonal(self.problem.x, white=False).detach()
-        size = float((prior + self.operator.nugget).max())
+        trace = float(self.operator.dot(signs, solved).mean())
+        norm = math.sqrt(float(self.operator.dot(solved, solved).mean()))
+        weights = float(self.operator.dot(self.weights, self.weights).mean())
+        prior = self.hyperparameters.kernel.diagonal(self.problem.x[self.problem.held], white=False).detach()
+        size = float(self.operator.largest((prior + self.operator.nugget).max()))
         return DOUBLE.eps * size * (trace + VARIANCE_ERROR * (norm + weights))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Means (n, q) and variances (n,) of each row's target, given all the others; noise included.
+        """Means (m, q) and variances (m,) of the targets of rows held here, each given all others; noise too.
 
         With d = diag((K + noise)^-1): mean y - w / d, variance 1 / d. Without a factor 1 / d is the local
         variance without the row, plus its noise. Where the solve is not exact enough, variances include what
         that may have done.
         """
         variance, gap = self._left_out()
-        mean = self.problem.y - self.weights * variance[:, None]
+        mean = self.problem.y[self.problem.held] - self.weights * variance[:, None]
         # A mean is as far off as the variance it is made of.
         variance = variance + (self.weights.abs().amax(dim=1) * gap).square()
         if not self.accuracy.solved:
@@ -294,20 +296,20 @@ class ExactPosterior(Lazy):
         return mean, variance
 
     def _left_out(self) -> tuple[Tensor, Tensor]:
-        """Variances (n,) of targets that are left out, noise included, and how far local ones may be off."""
-        rows = torch.arange(self.problem.rows)
+        """Variances (m,) of targets that are left out, noise included, and how far local ones may be off."""
+        rows = torch.arange(self.problem.rows)[self.problem.held]
         if self.factor is not None:
             return self.variances.left_out(rows).variances, torch.zeros(len(rows), dtype=torch.float64)
-        latent, gap = self.variances.local(self.problem.x, leave_out=rows)
+        latent, gap = self.variances.local(self.problem.x[rows], leave_out=rows)
         return latent + self.variances.noise(rows), gap
 
-    @cached_property
+    @lazy
     def residuals(self) -> Residuals:
         """Of a sample of the rows, each left out; O(1) but for models of earlier files."""
         if self.known_residuals is not None:
             return self.known_residuals
         rows = self.problem.some_rows(SAMPLE, self.seed)
-        return Residuals.of(self.weights, self.variances.left_out(rows))
+        return Residuals.of(self.operator.at(self.weights, rows), self.variances.left_out(rows))
 
     def rescaled(self, scales: Tensor) -> ExactPosterior:
         """The same with every variance of target c times scales[c] (q,), and no mean changed.
@@ -342,12 +344,11 @@ class ExactPosterior(Lazy):
     def _product(self, x: Tensor, w: Tensor) -> Tensor:
         """K(x, rows) w (m, t), float64."""
         if self.truncated is not None:
-            return self.truncated(x, w)
-        operator = self.problem.cross(self.hyperparameters, x, self.accuracy.precision)
-        return torch.as_tensor(operator @ w).double()
+            return self.operator.total(self.truncated(x, w))
+        return self.equations.product(x, w, self.accuracy.precision)
 
     def _solve_columns(self, b: Tensor, error_tol: Tensor) -> Tensor:
-        """(K + noise)^-1 b for (n, t), with errors of at most so many (t,), as `cg` has them."""
+        """(K + noise)^-1 b for (m, t), with errors of at most so many (t,), as `cg` has them."""
         if self.equations.route == "double factor":
             return self.equations.preconditioner.solve(b)
         solution = torch.empty_like(b)

@@ -73,12 +73,12 @@ class Residuals:
 
     @classmethod
     def of(cls, weights: Tensor, rows: LeftOut) -> Residuals:
-        """Of some rows, with weights (n, q) of all.
+        """Of some rows, with their weights (m, q).
 
         Deviations are those that predictions have, without what numerical errors may add to them: a solve
         that is not exact enough then widens intervals as it widens deviations.
         """
-        residuals = rows.residuals(weights[rows.rows]) / rows.variances.sqrt()[:, None]
+        residuals = rows.residuals(weights) / rows.variances.sqrt()[:, None]
         return cls(residuals.sort(dim=0).values)
 
     def interval(self, level: float) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -67,9 +67,7 @@ class TruncatedMean:
         blocks = range(0, problem.rows, BLOCK)
         low = torch.stack([z[b : b + BLOCK].amin(dim=0) for b in blocks])
         high = torch.stack([z[b : b + BLOCK].amax(dim=0) for b in blocks])
-        noise = None if problem.fixed_noise is None else problem.fixed_noise[order]
-        ordered = replace(problem, x=problem.x[order], y=problem.y[order], fixed_noise=noise)
-        return cls(ordered, hyperparameters, precision, order, low, high, reach)
+        return cls(problem.taken(order), hyperparameters, precision, order, low, high, reach)
 
     @torch.no_grad()
     def __call__(self, x: Tensor, w: Tensor) -> Tensor:

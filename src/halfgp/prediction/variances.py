@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch import Tensor
 from halfgp.neighbours import NONE, LocalPosterior, Shrinkage
 from halfgp.precision import DOUBLE, SINGLE
 from halfgp.prediction.equations import Equations
-from halfgp.prediction.lazy import Lazy
+from halfgp.prediction.lazy import Lazy, lazy
 from halfgp.prediction.residuals import LeftOut
 
 CHUNK_BYTES = 2**28
@@ -33,7 +32,7 @@ class Variances(Lazy):
     neighbours: int | None
     shrinkage: Shrinkage = NONE
 
-    @cached_property
+    @lazy
     def local(self) -> LocalPosterior:
         """Variances without a factor."""
         problem, point = self.equations.problem, self.equations.hyperparameters
@@ -54,7 +53,7 @@ class Variances(Lazy):
         explained, amplified = torch.empty_like(prior), torch.zeros_like(prior)
         for start in range(0, len(x), size):
             some = slice(start, start + size)
-            white = factor.whiten(self.cross(x[some]).T)
+            white = factor.whiten(self.equations.covariances(x[some]).T)
             explained[some] = white.double().square().sum(dim=0)
             if errors:
                 amplified[some] = factor.whiten(white, transposed=True).double().square().sum(dim=0)
@@ -68,7 +67,7 @@ class Variances(Lazy):
         rounded = VARIANCE_ERROR * fmt.eps * prior * (1.0 + amplified)
         return variance, rounded + largest * amplified.sqrt() + relative * prior * amplified
 
-    @cached_property
+    @lazy
     def _coordinates(self) -> tuple[float, float]:
         """What rounded coordinates do to entries of K in single: at most, and relative to entries on average.
 
@@ -80,7 +79,7 @@ class Variances(Lazy):
             return 0.0, 0.0  # an eps of double takes coordinates that no data have
         x = problem.x[problem.some_rows(SAMPLED_ROWS, 0)]
         exact = torch.as_tensor(problem.cross(point, x, "double").to_dense())
-        error = self.cross(x).double() - exact
+        error = self.equations.covariances(x).double() - exact
         size = exact.norm().clamp_min(torch.finfo(torch.float64).tiny)
         return float(error.abs().max()), float(error.norm() / size)
 
@@ -98,10 +97,4 @@ class Variances(Lazy):
     def noise(self, rows: Tensor) -> Tensor:
         """Variances (m,) on the diagonal beside the kernel's."""
         nugget = self.equations.operator.nugget
-        return nugget[rows] if nugget.ndim else nugget.expand(len(rows))
-
-    def cross(self, x: Tensor) -> Tensor:
-        """K(x, rows) (m, n), in the format of the equations."""
-        equations = self.equations
-        operator = equations.problem.cross(equations.hyperparameters, x, equations.precision)
-        return torch.as_tensor(operator.to_dense())
+        return self.equations.operator.at(nugget, rows) if nugget.ndim else nugget.expand(len(rows))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from halfgp.errors import ConvergenceWarning, InputError, TrainingError
+from halfgp.errors import InputError, TrainingError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import GradientEstimator
 from halfgp.memory import peak_memory
-from halfgp.operators import KernelOperator
+from halfgp.operators import Operator
 from halfgp.precision import Precision
 from halfgp.preconditioners import Preconditioner, has_root
 from halfgp.priors import Priors, log_prior
@@ -38,11 +37,11 @@ class State:
 
     Attributes:
         vector: where the next step is taken (p,).
-        solutions: (n, q + s) of the last good step, or None.
+        solutions: (m, q + s) of the last good step, or None.
         index: of the next step.
         precision: of the solves; "auto", or a rung once a step has failed.
         before: point and gradient (p,) of the last good step, or None.
-        secant: how far the last good step had moved (p,), and by what its solutions changed (n, q + s).
+        secant: how far the last good step had moved (p,), and by what its solutions changed (m, q + s).
         optimiser: its state.
         loss: of the last good step.
         loss_error: its standard error.
@@ -72,7 +71,7 @@ class Evaluation:
         gradient: of the loss (p,), on the real line.
     """
 
-    operator: KernelOperator
+    operator: Operator
     built: Preconditioner | None
     result: SolveResult
     gradient: Tensor
@@ -81,7 +80,7 @@ class Evaluation:
     def finite(self) -> bool:
         """Whether it can be built upon."""
         solutions = torch.as_tensor(self.result.solution)
-        return bool(self.gradient.isfinite().all()) and bool(solutions.isfinite().all())
+        return bool(self.gradient.isfinite().all()) and bool(self.operator.finite(solutions).all())
 
 
 class StochasticTraining:
@@ -95,9 +94,7 @@ class StochasticTraining:
         self._coordinates = Coordinates(start, softplus=settings.softplus)
         self._estimator = GradientEstimator.draw(
             start,
-            problem.x,
-            problem.y,
-            fixed_noise=problem.fixed_noise,
+            problem,
             kind=settings.gradient,
             probes=settings.probes,
             priors=priors,
@@ -112,13 +109,13 @@ class StochasticTraining:
 
     @property
     def weights(self) -> Tensor | None:
-        """Of the targets (n, q), as to be expected: where a final solve may start."""
+        """Of the targets (m, q), as to be expected: where a final solve may start."""
         start = self.warm_start
         return None if start is None else start[:, : self._problem.y.shape[1]]
 
     @property
     def warm_start(self) -> Tensor | None:
-        """Solutions (n, q + s) to expect at the current point: the last ones, carried on as they changed.
+        """Solutions (m, q + s) to expect at the current point: the last ones, carried on as they changed.
 
         Loose solves that start from the last solutions lag behind: those of the probes grow as the noise
         falls, its trace is taken for too small, and the noise falls too far.
@@ -169,33 +166,29 @@ class StochasticTraining:
 
     def _evaluate(self, point: Hyperparameters) -> Evaluation:
         """Solve and differentiate; in single, or in double once nothing less will do."""
-        operator = self._problem.operator(point, "double" if self.state.precision == "double" else "single")
+        operator = self._problem.system(point, "double" if self.state.precision == "double" else "single")
         recipe = self._settings.recipe()
         built = None if recipe is None else recipe.build(operator)
         result = self._solve(point, operator, built)
         named = self._estimator.gradient(point, operator, torch.as_tensor(result.solution))
         return Evaluation(operator, built, result, self._coordinates.pull_back(self.state.vector, named))
 
-    def _solve(
-        self, point: Hyperparameters, operator: KernelOperator, built: Preconditioner | None
-    ) -> SolveResult:
+    def _solve(self, point: Hyperparameters, operator: Operator, built: Preconditioner | None) -> SolveResult:
         settings = self._settings
         b = self._estimator.right_hand_sides(point, operator.nugget)
-        with warnings.catch_warnings():
-            # A training solve that ends above its tolerance is in the history, not on the screen.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return cg(
-                operator,
-                b,
-                method=_method_of(self._rung),
-                preconditioner=built,
-                x0=self.warm_start,
-                tol=settings.tol,
-                min_iterations=settings.min_iterations,
-                max_iterations=settings.max_iterations,
-                precision=self._rung,
-                residual_precision=residual_precision(settings.tol),
-            )
+        return cg(
+            operator,
+            b,
+            method=_method_of(self._rung),
+            preconditioner=built,
+            x0=self.warm_start,
+            tol=settings.tol,
+            min_iterations=settings.min_iterations,
+            max_iterations=settings.max_iterations,
+            precision=self._rung,
+            residual_precision=residual_precision(settings.tol),
+            warn=False,  # one that ends above its tolerance is in the history, not on the screen
+        )
 
     @property
     def _rung(self) -> str | Precision:
@@ -241,7 +234,7 @@ class StochasticTraining:
     def _loss(self, point: Hyperparameters, found: Evaluation) -> tuple[float, float, int]:
         """The loss per row and target, its standard error, by Lanczos quadrature, and the passes it took."""
         n, q = self._problem.y.shape
-        r = point.centred(self._problem.y)
+        r = point.centred(self._problem.y[self._problem.held])
         determinant = log_determinant(
             found.operator,
             probes=self._settings.probes,
@@ -251,7 +244,7 @@ class StochasticTraining:
             warn=False,  # its error is that of the loss
         )
         prior = float(log_prior(point.named_parameters(), self._priors))
-        fit = float((r * torch.as_tensor(found.result.solution)[:, :q]).sum())
+        fit = float(found.operator.dot(r, torch.as_tensor(found.result.solution)[:, :q]).sum())
         loss = (0.5 * (fit + q * determinant.value) - prior) / (n * q) + 0.5 * math.log(2 * math.pi)
         return loss, 0.5 * determinant.error / n, determinant.passes
 
