@@ -70,8 +70,8 @@ def learned(name: str, kernel: str) -> tuple[KernelOperator, Tensor]:
         solve = SolveOptions(max_iterations=1, unsolved="warn")
         model = ExactGP(kernel, solve=solve, variances=VarianceOptions("local", calibrate=False))
         model.fit(x.numpy(), y.numpy())
-    problem, point = model.posterior.problem, model.hyperparameters
-    return problem.operator(point, "single"), point.centred(problem.y)[:, 0]
+    problem, hyperparameters = model.posterior.problem, model.hyperparameters
+    return problem.operator(hyperparameters, "single"), hyperparameters.centred(problem.y)[:, 0]
 
 
 def seconds_of_a_pass(operator: KernelOperator) -> float:

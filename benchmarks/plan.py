@@ -22,7 +22,7 @@ from rich.table import Table
 from halfgp import GPRegressor
 from halfgp.datasets import load_uci
 from product_report import console
-from training_peers import Rows
+from training_peers import StandardisedSplit
 
 HERE = Path(__file__).parent
 SETS = ("kin40k", "protein", "elevators", "pol")
@@ -32,7 +32,7 @@ FACTOR = 1.5  # that a plan should be within
 
 def measure(name: str, rows: int, threads: int) -> dict[str, Any]:
     """One plan and its fit, in this process."""
-    data = Rows.of(load_uci(name), rows)
+    data = StandardisedSplit.of(load_uci(name), rows)
     model = GPRegressor(threads=threads)
     planned = model.plan(data.x).seconds
     start = time.perf_counter()

@@ -32,7 +32,7 @@ from halfgp.datasets import load_uci
 from halfgp.memory import peak_memory
 from halfgp.scores import score
 from product_report import console
-from training_peers import METHODS, Rows
+from training_peers import METHODS, StandardisedSplit
 
 HERE = Path(__file__).parent
 SETS = ("pol", "elevators", "bike", "kin40k", "protein")
@@ -53,7 +53,7 @@ def measure(set_name: str, method: str) -> dict[str, Any]:
     """One fit, in this process."""
     run, limit = METHODS[method]
     dataset = load_uci(set_name)
-    rows = Rows.of(dataset, limit)
+    rows = StandardisedSplit.of(dataset, limit)
     outcome = run(rows)
     found = score(rows.y_test, outcome.mean, outcome.std)
     full = len(dataset.split(0)[1])

@@ -22,7 +22,7 @@ GPYTORCH_ROWS = 15_700  # of dense float32 with CG: 6 GB
 
 
 @dataclass(frozen=True)
-class Rows:
+class StandardisedSplit:
     """Standardised training and test rows of split 0."""
 
     x: FloatArray
@@ -31,7 +31,7 @@ class Rows:
     y_test: FloatArray
 
     @classmethod
-    def of(cls, dataset: Dataset, limit: int | None = None) -> Rows:
+    def of(cls, dataset: Dataset, limit: int | None = None) -> StandardisedSplit:
         """Standardised by the training rows; at most `limit` of them, drawn at random."""
         x, y, x_test, y_test = dataset.split(0)
         spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
@@ -54,7 +54,7 @@ class Outcome:
     about: dict[str, Any]
 
 
-def _ours(model: GPRegressor, rows: Rows) -> Outcome:
+def _ours(model: GPRegressor, rows: StandardisedSplit) -> Outcome:
     start = time.perf_counter()
     model.fit(rows.x, rows.y)
     fitted = time.perf_counter()
@@ -74,17 +74,17 @@ def _ours(model: GPRegressor, rows: Rows) -> Outcome:
     return Outcome(mean, std, fitted - start, end - fitted, about)
 
 
-def default(rows: Rows, **options: Any) -> Outcome:
+def default(rows: StandardisedSplit, **options: Any) -> Outcome:
     """Nothing chosen."""
     return _ours(GPRegressor(**options), rows)
 
 
-def paper(rows: Rows) -> Outcome:
+def paper(rows: StandardisedSplit) -> Outcome:
     """The paper's setting, RBF with ARD, half."""
     return _ours(GPRegressor.paper(kernel="rbf", precision="half"), rows)
 
 
-def gpytorch_paper(rows: Rows) -> Outcome:
+def gpytorch_paper(rows: StandardisedSplit) -> Outcome:
     """GPyTorch in the paper's setting: dense float32, CG, 50 steps of Adam."""
     import gpytorch
 
@@ -129,7 +129,7 @@ def gpytorch_paper(rows: Rows) -> Outcome:
     return Outcome(mean, std, fitted - start, end - fitted, {"noise": model.likelihood.noise.item()})
 
 
-def sklearn_gpr(rows: Rows) -> Outcome:
+def sklearn_gpr(rows: StandardisedSplit) -> Outcome:
     """scikit-learn's GaussianProcessRegressor, the same kernel as our default."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
@@ -145,7 +145,7 @@ def sklearn_gpr(rows: Rows) -> Outcome:
     return Outcome(mean, std, fitted - start, time.perf_counter() - fitted, {})
 
 
-def higp_gpr(rows: Rows) -> Outcome:
+def higp_gpr(rows: StandardisedSplit) -> Outcome:
     """HiGP: one lengthscale for all features, Matérn-3/2, Adam, its own defaults otherwise."""
     import higp
 
@@ -171,7 +171,7 @@ def higp_gpr(rows: Rows) -> Outcome:
 
 
 # Name, what runs it, and the most rows it can take.
-METHODS: dict[str, tuple[Callable[[Rows], Outcome], int | None]] = {
+METHODS: dict[str, tuple[Callable[[StandardisedSplit], Outcome], int | None]] = {
     "default": (default, None),
     "cholesky": (default, CHOLESKY_ROWS),
     "paper": (paper, None),

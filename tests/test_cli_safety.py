@@ -105,9 +105,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     seen: list[object] = []
     see = Audience.see_step
 
-    def tell(self: Audience, step: Any, point: Any) -> None:
+    def tell(self: Audience, step: Any, hyperparameters: Any) -> None:
         seen.append(step)
-        see(self, step, point)
+        see(self, step, hyperparameters)
 
     monkeypatch.setattr(Audience, "see_step", tell)
     return seen

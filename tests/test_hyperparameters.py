@@ -23,11 +23,13 @@ BOUNDED = Hyperparameters(
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("softplus", [False, True])
 def test_a_point_comes_back_from_its_vector(name, softplus):
-    point = at(KERNELS[name], noise=0.2, mean=[0.3, -0.1])
-    coordinates = Coordinates(point, softplus=softplus)
-    back = coordinates.point(coordinates.vector(point))
-    assert list(back.named_parameters()) == list(point.named_parameters())
-    for a, b in zip(back.named_parameters().values(), point.named_parameters().values(), strict=True):
+    hyperparameters = at(KERNELS[name], noise=0.2, mean=[0.3, -0.1])
+    coordinates = Coordinates(hyperparameters, softplus=softplus)
+    back = coordinates.hyperparameters(coordinates.vector(hyperparameters))
+    assert list(back.named_parameters()) == list(hyperparameters.named_parameters())
+    for a, b in zip(
+        back.named_parameters().values(), hyperparameters.named_parameters().values(), strict=True
+    ):
         torch.testing.assert_close(a.value.detach(), b.value.detach(), rtol=1e-13, atol=1e-15)
         assert (a.lower, a.upper, a.name) == (b.lower, b.upper, b.name)
 
@@ -35,9 +37,9 @@ def test_a_point_comes_back_from_its_vector(name, softplus):
 @pytest.mark.parametrize("value", [1e-3, 31.0, 500.0, 1e6])
 def test_large_values_survive_softplus(value):
     """Softplus is the identity far up, so that 500 is 500 on the real line, too."""
-    point = at(RBF(value))
-    coordinates = Coordinates(point, softplus=True)
-    back = coordinates.point(coordinates.vector(point)).kernel.lengthscale
+    hyperparameters = at(RBF(value))
+    coordinates = Coordinates(hyperparameters, softplus=True)
+    back = coordinates.hyperparameters(coordinates.vector(hyperparameters)).kernel.lengthscale
     assert float(back) == pytest.approx(value, rel=1e-13)
 
 
@@ -47,7 +49,7 @@ def test_pull_back_is_the_chain_rule(softplus):
     vector = coordinates.vector(BOUNDED)
 
     def function(at_vector):
-        named = coordinates.point(at_vector).named_parameters()
+        named = coordinates.hyperparameters(at_vector).named_parameters()
         return sum(
             (torch.arange(1, p.value.numel() + 1) * p.value.reshape(-1) ** 2).sum() for p in named.values()
         )
@@ -65,12 +67,12 @@ def test_pull_back_is_the_chain_rule(softplus):
 @given(vector=st.lists(st.floats(-1e300, 1e300), min_size=5, max_size=5), softplus=st.booleans())
 def test_every_vector_is_a_point_within_the_bounds(vector, softplus):
     coordinates = Coordinates(BOUNDED, softplus=softplus)
-    point = coordinates.point(torch.tensor(vector, dtype=torch.float64))
-    for parameter in point.named_parameters().values():
+    hyperparameters = coordinates.hyperparameters(torch.tensor(vector, dtype=torch.float64))
+    for parameter in hyperparameters.named_parameters().values():
         assert bool(((parameter.value > parameter.lower) & (parameter.value < parameter.upper)).all())
     if not softplus:
-        assert float(point.noise.value) <= math.exp(30.0) * (1 + 1e-12)
-    assert point.mean.value.tolist() == vector[3:]
+        assert float(hyperparameters.noise.value) <= math.exp(30.0) * (1 + 1e-12)
+    assert hyperparameters.mean.value.tolist() == vector[3:]
 
 
 @pytest.mark.parametrize(
@@ -79,15 +81,17 @@ def test_every_vector_is_a_point_within_the_bounds(vector, softplus):
 )
 @pytest.mark.parametrize("far", [-1e3, 1e3])
 def test_a_bound_with_many_digits_is_not_reached(lower, start, upper, far):
-    point = Hyperparameters(RBF(), Parameter(torch.tensor(start, dtype=torch.float64), lower, upper), None)
-    moved = Coordinates(point).point(torch.tensor([0.0, far], dtype=torch.float64))
+    hyperparameters = Hyperparameters(
+        RBF(), Parameter(torch.tensor(start, dtype=torch.float64), lower, upper), None
+    )
+    moved = Coordinates(hyperparameters).hyperparameters(torch.tensor([0.0, far], dtype=torch.float64))
     assert lower < float(moved.noise.value) < upper
 
 
 def test_names_are_in_order_and_come_back():
-    point = at(KERNELS["sum"], noise=0.2, mean=[0.0])
-    assert list(point.named_parameters())[-2:] == ["noise", "mean"]
-    assert all(name.startswith("kernel.") for name in list(point.named_parameters())[:-2])
+    hyperparameters = at(KERNELS["sum"], noise=0.2, mean=[0.0])
+    assert list(hyperparameters.named_parameters())[-2:] == ["noise", "mean"]
+    assert all(name.startswith("kernel.") for name in list(hyperparameters.named_parameters())[:-2])
     without = at(KERNELS["rbf"], noise=None)
     assert list(without.named_parameters()) == ["kernel.lengthscale"]
     moved = without.with_parameters(
@@ -99,10 +103,10 @@ def test_names_are_in_order_and_come_back():
 
 def test_centring_and_the_noise_of_rows():
     y = torch.ones(3, 2, dtype=torch.float64)
-    point = at(RBF(), noise=0.2, mean=[1.0, -1.0])
-    assert point.centred(y).tolist() == [[0.0, 2.0]] * 3
+    hyperparameters = at(RBF(), noise=0.2, mean=[1.0, -1.0])
+    assert hyperparameters.centred(y).tolist() == [[0.0, 2.0]] * 3
     assert at(RBF()).centred(y) is y
-    assert point.diagonal_noise(None).item() == 0.2
+    assert hyperparameters.diagonal_noise(None).item() == 0.2
     fixed = torch.tensor([0.1, 0.2, 0.3])
     assert at(RBF(), noise=None).diagonal_noise(fixed) is fixed
 

@@ -43,16 +43,18 @@ class Inducing:
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Means, and two factors of the covariance, at points."""
-        point, z = self.hyperparameters, self.problem.x[self.inducing]
-        assert point.noise is not None
-        kernel, noise = point.kernel, float(point.noise.value)
+        hyperparameters, z = self.hyperparameters, self.problem.x[self.inducing]
+        assert hyperparameters.noise is not None
+        kernel, noise = hyperparameters.kernel, float(hyperparameters.noise.value)
         lower = torch.linalg.cholesky(kernel(z, z) + 1e-8 * torch.eye(len(z), dtype=torch.float64))
         seen = torch.linalg.solve_triangular(lower, kernel(z, self.problem.x), upper=False)
         inner = torch.linalg.cholesky(noise * torch.eye(len(z), dtype=torch.float64) + seen @ seen.T)
         white = torch.linalg.solve_triangular(lower, kernel(z, x), upper=False)
         scaled = torch.linalg.solve_triangular(inner, white, upper=False)
-        half = torch.linalg.solve_triangular(inner, seen @ point.centred(self.problem.y), upper=False)
-        mean = scaled.T @ half + (0.0 if point.mean is None else point.mean.value)
+        half = torch.linalg.solve_triangular(
+            inner, seen @ hyperparameters.centred(self.problem.y), upper=False
+        )
+        mean = scaled.T @ half + (0.0 if hyperparameters.mean is None else hyperparameters.mean.value)
         return mean, white, math.sqrt(noise) * scaled
 
     @torch.no_grad()
@@ -102,8 +104,8 @@ def read(about: dict[str, Any], stored: Stored, known: posteriors.Known) -> Post
 @pytest.fixture
 def model() -> ExactGP:
     exact = ExactGP(subset_iterations=10).fit(X, Y)
-    point = exact.hyperparameters
-    other: Posterior = Inducing(exact.posterior.problem, point, torch.arange(0, 200, 2))
+    hyperparameters = exact.hyperparameters
+    other: Posterior = Inducing(exact.posterior.problem, hyperparameters, torch.arange(0, 200, 2))
     report = exact.report.with_outcome(other.outcome)
     return ExactGP.restored(exact.settings, replace(exact.fitted, posterior=other, report=report))
 

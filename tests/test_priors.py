@@ -91,8 +91,8 @@ def test_the_weight_of_the_default_does_not_grow_with_the_features(d):
     """All lengthscales moved together by e move its log density by the same for any d; the paper's by d."""
 
     def moved(priors, by):
-        point = at(RBF([by * math.sqrt(d)] * d))
-        return float(log_prior(point.named_parameters(), priors))
+        hyperparameters = at(RBF([by * math.sqrt(d)] * d))
+        return float(log_prior(hyperparameters.named_parameters(), priors))
 
     assert moved(WEAK, 1.0) - moved(WEAK, math.e) == pytest.approx(1 / 8)  # ½ (1 / spread)²
     paper = PAPER["lengthscale"].log_density(torch.tensor([1.0, math.e], dtype=torch.float64) * math.sqrt(d))
@@ -100,12 +100,14 @@ def test_the_weight_of_the_default_does_not_grow_with_the_features(d):
 
 
 def test_priors_go_by_the_last_part_of_a_name_and_count_every_value():
-    point = at(KERNELS["sum"], noise=0.2)
+    hyperparameters = at(KERNELS["sum"], noise=0.2)
     prior = Gamma(3.0, 6.0)
     names = ["kernel.0.lengthscale", "kernel.1.lengthscale"]
-    values = [point.named_parameters()[name].value for name in names]
+    values = [hyperparameters.named_parameters()[name].value for name in names]
     expected = sum(prior.log_density(value).sum() for value in values)
-    torch.testing.assert_close(log_prior(point.named_parameters(), {"lengthscale": prior}), expected)
+    torch.testing.assert_close(
+        log_prior(hyperparameters.named_parameters(), {"lengthscale": prior}), expected
+    )
     three = at(KERNELS["rbf"])
     each = prior.log_density(three.named_parameters()["kernel.lengthscale"].value)
     assert each.shape == (3,)

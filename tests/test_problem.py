@@ -14,21 +14,22 @@ def problem(n=30, fixed=True):
 
 def test_the_operator_is_the_kernel_with_the_noise_of_the_rows():
     rows = problem()
-    point = at(KERNELS["white"], noise=None)
-    operator = rows.operator(point, "double")
+    hyperparameters = at(KERNELS["white"], noise=None)
+    operator = rows.operator(hyperparameters, "double")
     torch.testing.assert_close(
-        torch.as_tensor(operator.to_dense()), Textbook(point, rows.x, rows.y, rows.fixed_noise).matrix
+        torch.as_tensor(operator.to_dense()),
+        Textbook(hyperparameters, rows.x, rows.y, rows.fixed_noise).matrix,
     )
     assert operator.backend == "reference"
-    assert rows.operator(point).precision.name == "half"
+    assert rows.operator(hyperparameters).precision.name == "half"
 
 
 def test_cross_covariances_take_some_rows_or_all():
     rows = problem(fixed=False)
-    point, new, some = at(KERNELS["white"]), points(4, seed=9), torch.tensor([3, 7])
-    whole = torch.as_tensor(rows.cross(point, new, "double").to_dense())
-    torch.testing.assert_close(whole, point.kernel(new, rows.x))
-    fewer = torch.as_tensor(rows.cross(point, new, "double", some).to_dense())
+    hyperparameters, new, some = at(KERNELS["white"]), points(4, seed=9), torch.tensor([3, 7])
+    whole = torch.as_tensor(rows.cross(hyperparameters, new, "double").to_dense())
+    torch.testing.assert_close(whole, hyperparameters.kernel(new, rows.x))
+    fewer = torch.as_tensor(rows.cross(hyperparameters, new, "double", some).to_dense())
     torch.testing.assert_close(fewer, whole[:, some], rtol=1e-14, atol=1e-14)
 
 

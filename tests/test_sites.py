@@ -50,15 +50,15 @@ def test_copies_leave_nothing_of_the_exact_posterior_out(places, fixed):
     x = points(places, 2)[torch.arange(n) % places]
     y = targets(x, q=2)
     noise = torch.linspace(0.01, 0.3, n, dtype=torch.float64) if fixed else None
-    point = at(1.5 * Matern(1.5, lengthscale=0.9), noise=None if fixed else 0.05, mean=[0.2, -0.1])
-    book = Textbook(point, x, y, noise)
-    local = LocalPosterior.build(Problem(x, y, noise), point, places)
+    hyperparameters = at(1.5 * Matern(1.5, lengthscale=0.9), noise=None if fixed else 0.05, mean=[0.2, -0.1])
+    book = Textbook(hyperparameters, x, y, noise)
+    local = LocalPosterior.build(Problem(x, y, noise), hyperparameters, places)
     new = points(30, 2, seed=3)
     torch.testing.assert_close(local(new)[0], book.covariance(new).diagonal(), rtol=0, atol=ROUND_OFF)
     inverse = torch.linalg.inv(book.matrix)
     variance = 1.0 / inverse.diagonal()
     residuals, variances = local.leave_one_out(torch.arange(n))
-    exact = (inverse @ point.centred(y)) * variance[:, None]
+    exact = (inverse @ hyperparameters.centred(y)) * variance[:, None]
     torch.testing.assert_close(residuals, exact, rtol=0, atol=ROUND_OFF)
     torch.testing.assert_close(variances, variance, rtol=0, atol=ROUND_OFF)
 

@@ -295,10 +295,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _take(self, model: ExactGP) -> GPRegressor:
         """Show what a fitted model found."""
-        point = model.hyperparameters
+        hyperparameters = model.hyperparameters
         self.model_ = model
-        self.kernel_ = point.kernel
-        self.noise_ = None if point.noise is None else float(point.noise.value)
+        self.kernel_ = hyperparameters.kernel
+        self.noise_ = None if hyperparameters.noise is None else float(hyperparameters.noise.value)
         self.history_ = model.history
         self.report_ = model.report
         self.relevance_ = model.relevance

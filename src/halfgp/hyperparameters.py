@@ -51,7 +51,7 @@ def kernel_by_name(
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """One point in the space that training moves through.
+    """All that training moves, at one place in its space.
 
     Attributes:
         kernel: with its values.
@@ -140,15 +140,15 @@ class Coordinates:
     softplus: bool = False
 
     def vector(self, hyperparameters: Hyperparameters) -> Tensor:
-        """The point as a vector (p,), float64."""
+        """As a vector (p,), float64."""
         parts = [
             self._transform(p).unconstrain(p.value.detach()).reshape(-1)
             for p in hyperparameters.named_parameters().values()
         ]
         return torch.cat(parts)
 
-    def point(self, vector: Tensor) -> Hyperparameters:
-        """The hyperparameters at a vector (p,)."""
+    def hyperparameters(self, vector: Tensor) -> Hyperparameters:
+        """Those at a vector (p,)."""
         parameters, start = {}, 0
         for name, parameter in self.like.named_parameters().items():
             part = vector[start : start + parameter.value.numel()].reshape(parameter.value.shape)
@@ -160,7 +160,7 @@ class Coordinates:
         """The gradient (p,) in the vector, from that in the values by name."""
         leaf = vector.detach().clone().requires_grad_(True)
         with torch.enable_grad():
-            values = self.point(leaf).named_parameters()
+            values = self.hyperparameters(leaf).named_parameters()
             total = sum((gradient[name] * values[name].value).sum() for name in values)
         assert isinstance(total, Tensor)
         return torch.autograd.grad(total, leaf)[0]

@@ -46,7 +46,7 @@ def targets(x: Tensor, q: int = 1, noise: float = 0.1, seed: int = 0) -> Tensor:
 def at(
     kernel: Kernel, noise: float | None = 0.1, mean: list[float] | None = None, floor: float = FLOOR
 ) -> Hyperparameters:
-    """A point in the space of hyperparameters."""
+    """Hyperparameters at these values."""
     return Hyperparameters(
         kernel,
         None if noise is None else Parameter(torch.tensor(noise, dtype=torch.float64), floor, name="noise"),
@@ -71,7 +71,7 @@ class Textbook:
         fixed_noise: (n,) or None.
     """
 
-    point: Hyperparameters
+    hyperparameters: Hyperparameters
     x: Tensor
     y: Tensor
     fixed_noise: Tensor | None = None
@@ -80,21 +80,25 @@ class Textbook:
     def matrix(self) -> Tensor:
         """K + noise (n, n)."""
         with torch.no_grad():
-            return covariance(self.point.kernel, self.x, self.point.diagonal_noise(self.fixed_noise))
+            return covariance(
+                self.hyperparameters.kernel, self.x, self.hyperparameters.diagonal_noise(self.fixed_noise)
+            )
 
     @property
     def residual(self) -> Tensor:
         """y - mean (n, q)."""
-        return self.point.centred(self.y)
+        return self.hyperparameters.centred(self.y)
 
     def mean(self, new: Tensor) -> Tensor:
         """(m, q)."""
-        explained = self.point.kernel(new, self.x) @ torch.linalg.solve(self.matrix, self.residual)
-        return explained.detach() + (0.0 if self.point.mean is None else self.point.mean.value)
+        explained = self.hyperparameters.kernel(new, self.x) @ torch.linalg.solve(self.matrix, self.residual)
+        return explained.detach() + (
+            0.0 if self.hyperparameters.mean is None else self.hyperparameters.mean.value
+        )
 
     def covariance(self, new: Tensor) -> Tensor:
         """Of the latent function (m, m)."""
-        kernel = self.point.kernel
+        kernel = self.hyperparameters.kernel
         cross = kernel(self.x, new).detach()
         return kernel(new, new).detach() - cross.T @ torch.linalg.solve(self.matrix, cross)
 

@@ -16,21 +16,29 @@ N = 40
 RTOL = 1e-10
 
 
-def defined_loss(point: Hyperparameters, x, y, fixed, priors, prior_weight):
+def defined_loss(hyperparameters: Hyperparameters, x, y, fixed, priors, prior_weight):
     """By torch's own density and the kernel's definition, with its graph."""
-    noise = fixed if point.noise is None else point.noise.value
-    mean = torch.zeros(y.shape[1], dtype=torch.float64) if point.mean is None else point.mean.value
-    normal = torch.distributions.MultivariateNormal(
-        torch.zeros(len(x), dtype=torch.float64), covariance(point.kernel, x, noise)
+    noise = fixed if hyperparameters.noise is None else hyperparameters.noise.value
+    mean = (
+        torch.zeros(y.shape[1], dtype=torch.float64)
+        if hyperparameters.mean is None
+        else hyperparameters.mean.value
     )
-    value = normal.log_prob((y - mean).T).sum() + prior_weight * log_prior(point.named_parameters(), priors)
+    normal = torch.distributions.MultivariateNormal(
+        torch.zeros(len(x), dtype=torch.float64), covariance(hyperparameters.kernel, x, noise)
+    )
+    value = normal.log_prob((y - mean).T).sum() + prior_weight * log_prior(
+        hyperparameters.named_parameters(), priors
+    )
     return -value / y.numel()
 
 
-def check_against_the_definition(point, x, y, fixed=None, priors=None, prior_weight=1.0):
+def check_against_the_definition(hyperparameters, x, y, fixed=None, priors=None, prior_weight=1.0):
     priors = {} if priors is None else priors
-    found = dense_likelihood(point, x, y, fixed_noise=fixed, priors=priors, prior_weight=prior_weight)
-    leaf = point.detached(requires_grad=True)
+    found = dense_likelihood(
+        hyperparameters, x, y, fixed_noise=fixed, priors=priors, prior_weight=prior_weight
+    )
+    leaf = hyperparameters.detached(requires_grad=True)
     loss = defined_loss(leaf, x, y, fixed, priors, prior_weight)
     named = leaf.named_parameters()
     gradients = torch.autograd.grad(loss, [p.value for p in named.values()])
@@ -61,8 +69,8 @@ def test_fixed_noise_takes_the_place_of_the_learned_one():
 @pytest.mark.parametrize("prior_weight", [1.0, 0.25])
 def test_priors_count_once_with_their_weight(prior_weight):
     x = points(N)
-    point = at(KERNELS["matern12"], mean=[0.1, 0.2])
-    check_against_the_definition(point, x, targets(x, q=2), priors=PAPER, prior_weight=prior_weight)
+    hyperparameters = at(KERNELS["matern12"], mean=[0.1, 0.2])
+    check_against_the_definition(hyperparameters, x, targets(x, q=2), priors=PAPER, prior_weight=prior_weight)
 
 
 def test_repeated_points_have_a_finite_gradient():
@@ -82,12 +90,12 @@ def test_repeated_points_have_a_finite_gradient():
 def test_the_gradient_on_the_real_line_is_that_of_finite_differences(softplus):
     x = points(N)
     y = targets(x, q=2)
-    point = at(KERNELS["nested"], mean=[0.1, 0.3])
-    coordinates = Coordinates(point, softplus=softplus)
-    at_point = coordinates.vector(point)
+    hyperparameters = at(KERNELS["nested"], mean=[0.1, 0.3])
+    coordinates = Coordinates(hyperparameters, softplus=softplus)
+    at_point = coordinates.vector(hyperparameters)
 
     def loss(vector):
-        return dense_likelihood(coordinates.point(vector), x, y, priors=PAPER)
+        return dense_likelihood(coordinates.hyperparameters(vector), x, y, priors=PAPER)
 
     gradient = coordinates.pull_back(at_point, loss(at_point).gradient)
     h = 1e-5  # an error of h² from the third derivative and of 1e-16 / h from rounding
@@ -114,9 +122,9 @@ def test_the_lower_kernel_is_the_kernel_with_its_diagonal(name):
 def test_factor_and_weights_are_of_the_same_matrix():
     x = points(N)
     y = targets(x, q=2)
-    point = at(KERNELS["white"], mean=[0.5, 0.0])
-    book = Textbook(point, x, y)
-    found = dense_likelihood(point, x, y, priors={})
+    hyperparameters = at(KERNELS["white"], mean=[0.5, 0.0])
+    book = Textbook(hyperparameters, x, y)
+    found = dense_likelihood(hyperparameters, x, y, priors={})
     torch.testing.assert_close(found.factor @ found.factor.T, book.matrix, rtol=0, atol=1e-13)
     torch.testing.assert_close(book.matrix @ found.weights, book.residual, rtol=0, atol=1e-12)
 
@@ -132,9 +140,9 @@ def test_a_matrix_that_is_not_positive_definite_is_refused_with_the_remedy():
 def test_a_prior_moves_the_loss_by_its_density():
     x = points(N)
     prior = Gamma(2.0, 3.0)
-    point = at(RBF(0.8))
-    without = dense_likelihood(point, x, targets(x), priors={}).loss
-    with_prior = dense_likelihood(point, x, targets(x), priors={"lengthscale": prior}).loss
+    hyperparameters = at(RBF(0.8))
+    without = dense_likelihood(hyperparameters, x, targets(x), priors={}).loss
+    with_prior = dense_likelihood(hyperparameters, x, targets(x), priors={"lengthscale": prior}).loss
     density = float(prior.log_density(torch.tensor(0.8, dtype=torch.float64)))
     assert with_prior - without == pytest.approx(-density / N, rel=1e-10)
 

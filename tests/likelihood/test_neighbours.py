@@ -23,10 +23,10 @@ def problem(**options):
 def test_with_all_earlier_rows_it_is_the_exact_likelihood(kernel, fixed):
     noise = torch.linspace(0.1, 0.5, N, dtype=torch.float64) if fixed else None
     some = problem(fixed_noise=noise)
-    point = at(kernel, noise=None if fixed else 0.2, mean=[0.3])
-    likelihood = NeighbourLikelihood.around(point, some, rows=N, neighbours=N, seed=0, priors=PAPER)
-    found = likelihood(point)
-    wanted = dense_likelihood(point, some.x, some.y, fixed_noise=noise, priors=PAPER)
+    hyperparameters = at(kernel, noise=None if fixed else 0.2, mean=[0.3])
+    likelihood = NeighbourLikelihood.around(hyperparameters, some, rows=N, neighbours=N, seed=0, priors=PAPER)
+    found = likelihood(hyperparameters)
+    wanted = dense_likelihood(hyperparameters, some.x, some.y, fixed_noise=noise, priors=PAPER)
     assert found.loss == pytest.approx(wanted.loss, rel=1e-10)
     assert found.gradient.keys() == wanted.gradient.keys()
     for name, gradient in wanted.gradient.items():
@@ -34,9 +34,9 @@ def test_with_all_earlier_rows_it_is_the_exact_likelihood(kernel, fixed):
 
 
 def test_rows_and_neighbours_are_drawn_by_the_seed():
-    point = at(RBF(), noise=0.1)
+    hyperparameters = at(RBF(), noise=0.1)
     first, again, other = (
-        NeighbourLikelihood.around(point, problem(), rows=10, neighbours=3, seed=seed, priors=PAPER)
+        NeighbourLikelihood.around(hyperparameters, problem(), rows=10, neighbours=3, seed=seed, priors=PAPER)
         for seed in (1, 1, 2)
     )
     assert torch.equal(first.members, again.members)
@@ -48,7 +48,7 @@ def test_rows_and_neighbours_are_drawn_by_the_seed():
 def test_repeated_rows_without_noise_are_refused_with_the_remedy():
     x = torch.zeros(N, 2, dtype=torch.float64)
     some = Problem(x, torch.randn(N, 1, dtype=torch.float64))
-    point = at(RBF(), noise=1e-18, floor=0.0)
-    likelihood = NeighbourLikelihood.around(point, some, rows=N, neighbours=5, seed=0, priors=PAPER)
+    hyperparameters = at(RBF(), noise=1e-18, floor=0.0)
+    likelihood = NeighbourLikelihood.around(hyperparameters, some, rows=N, neighbours=5, seed=0, priors=PAPER)
     with pytest.raises(InputError, match="noise_floor"):
-        likelihood(point)
+        likelihood(hyperparameters)

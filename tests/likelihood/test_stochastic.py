@@ -17,21 +17,23 @@ SEEDS = 12
 PROBES = 48
 
 
-def estimate(kind, point: Hyperparameters, x, y, seed, fixed=None, priors=PAPER, probes=PROBES):
+def estimate(kind, hyperparameters: Hyperparameters, x, y, seed, fixed=None, priors=PAPER, probes=PROBES):
     """One estimate, from solves that are exact."""
     estimator = GradientEstimator.draw(
-        point, Problem(x, y, fixed), kind=kind, probes=probes, priors=priors, seed=seed
+        hyperparameters, Problem(x, y, fixed), kind=kind, probes=probes, priors=priors, seed=seed
     )
-    operator = KernelOperator(point.kernel, x, noise=point.diagonal_noise(fixed), precision="double")
-    b = estimator.right_hand_sides(point, operator.nugget)
+    operator = KernelOperator(
+        hyperparameters.kernel, x, noise=hyperparameters.diagonal_noise(fixed), precision="double"
+    )
+    b = estimator.right_hand_sides(hyperparameters, operator.nugget)
     solutions = torch.linalg.solve(torch.as_tensor(operator.to_dense()), b)
-    return estimator.gradient(point, operator.bound, solutions)
+    return estimator.gradient(hyperparameters, operator.bound, solutions)
 
 
-def check_unbiased(kind, point, x, y, fixed=None):
+def check_unbiased(kind, hyperparameters, x, y, fixed=None):
     """The mean over seeds is within four standard errors of the exact gradient, in every component."""
-    exact = dense_likelihood(point, x, y, fixed_noise=fixed, priors=PAPER).gradient
-    drawn = [estimate(kind, point, x, y, seed, fixed) for seed in range(SEEDS)]
+    exact = dense_likelihood(hyperparameters, x, y, fixed_noise=fixed, priors=PAPER).gradient
+    drawn = [estimate(kind, hyperparameters, x, y, seed, fixed) for seed in range(SEEDS)]
     for name, gradient in exact.items():
         values = torch.stack([one[name] for one in drawn])
         error = values.std(dim=0) / SEEDS**0.5
@@ -60,8 +62,8 @@ def test_estimates_are_unbiased_for_several_targets_and_fixed_noise(kind):
 @pytest.mark.parametrize("kind", ["pathwise", "hutchinson"])
 def test_a_seed_gives_the_same_numbers_and_another_does_not(kind):
     x = points(N)
-    point = at(KERNELS["matern32"])
-    one, same, other = (estimate(kind, point, x, targets(x), seed, probes=2) for seed in (3, 3, 4))
+    hyperparameters = at(KERNELS["matern32"])
+    one, same, other = (estimate(kind, hyperparameters, x, targets(x), seed, probes=2) for seed in (3, 3, 4))
     assert torch.equal(one["noise"], same["noise"])
     assert not torch.equal(one["noise"], other["noise"])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from halfgp.paper.frame.context import Context, Rows
+from halfgp.paper.frame.context import Context, SampledSplit
 from halfgp.paper.studies import records
 from halfgp.paper.studies.fits import Fit, FitRequest
 
@@ -30,12 +30,12 @@ ERRORS = {"single": 0.2, "half": 0.204, "bfloat16": 0.21, "svgp": 0.3}
 class Synthetic(Context):
     """Random rows in place of the sets."""
 
-    def rows(self, name, most=None, most_test=None, split=None) -> Rows:
+    def rows(self, name, most=None, most_test=None, split=None) -> SampledSplit:
         n = most if name == "houseelectric" else SOLVES
         generator = torch.Generator().manual_seed(7)
         x = torch.randn(n + 10, FEATURES[name], dtype=torch.float64, generator=generator)
         y = (x[:, :3].sum(dim=1)).sin() + 0.3 * torch.randn(n + 10, dtype=torch.float64, generator=generator)
-        return Rows(name, x[:n], y[:n], x[n:], y[n:], available=n)
+        return SampledSplit(name, x[:n], y[:n], x[n:], y[n:], available=n)
 
 
 def fake_fit(request: FitRequest, **changed: float) -> Fit:

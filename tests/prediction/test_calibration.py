@@ -28,14 +28,16 @@ def in_units(values, posterior):
     return values * posterior.units
 
 
-def conditioned(point, way, y=Y, fixed=None, calibrate=False):
+def conditioned(hyperparameters, way, y=Y, fixed=None, calibrate=False):
     how = Conditioning("cg", 1e-6, 1000, PivotedCholesky(), WAYS[way], N, 0, calibrate=calibrate)
-    return condition(Problem(X, y, fixed), point, how)
+    return condition(Problem(X, y, fixed), hyperparameters, how)
 
 
-def before_and_after(point, way, **options):
+def before_and_after(hyperparameters, way, **options):
     """Without calibration and with it."""
-    return conditioned(point, way, **options), conditioned(point, way, calibrate=True, **options)
+    return conditioned(hyperparameters, way, **options), conditioned(
+        hyperparameters, way, calibrate=True, **options
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -75,19 +77,19 @@ def test_the_scale_is_that_of_the_highest_density(outlier):
 def test_each_target_has_a_scale_of_its_own(way):
     """One for all of them was that of none."""
     sizes = torch.tensor([0.01, 1.0, 5.0], dtype=torch.float64)
-    point = at(TRUE.kernel, noise=0.1, mean=[0.1, -0.2, 0.3])
-    y = torch.cat([Y, -Y[:, :1]], dim=1) * sizes + point.mean.value
-    after = conditioned(point, way, y=y, calibrate=True)
+    hyperparameters = at(TRUE.kernel, noise=0.1, mean=[0.1, -0.2, 0.3])
+    y = torch.cat([Y, -Y[:, :1]], dim=1) * sizes + hyperparameters.mean.value
+    after = conditioned(hyperparameters, way, y=y, calibrate=True)
     deviations = after.units * after.scale**0.5
     torch.testing.assert_close(deviations / sizes, torch.ones(3, dtype=torch.float64), rtol=0, atol=0.2)
-    book = Textbook(point, X, y)
+    book = Textbook(hyperparameters, X, y)
     told = after.predict(NEW, errors=True)
     error = (in_units(told.mean, after) - book.mean(NEW)).abs()
     # Each is as exact as its own deviations need.
     assert bool((error.amax(dim=0) < 0.1 * sizes).all())
     assert bool((in_units(told.mean_error, after).amax(dim=0) < 0.1 * sizes).all())
     left, _ = after.leave_one_out()
-    plain, _ = conditioned(point, way, y=y).leave_one_out()
+    plain, _ = conditioned(hyperparameters, way, y=y).leave_one_out()
     torch.testing.assert_close(in_units(left, after) / sizes, plain / sizes, rtol=0, atol=0.1)
 
 
@@ -111,8 +113,11 @@ def test_intervals_of_easy_and_hard_targets_cover():
 
 def test_known_variances_and_kernels_without_a_scale_are_left_alone():
     fixed = torch.full((N,), 0.3, dtype=torch.float64)
-    for point, variances in ((at(TRUE.kernel, noise=None), fixed), (at(Matern(1.5), noise=0.1), None)):
-        before, after = before_and_after(point, "factor", fixed=variances)
+    for hyperparameters, variances in (
+        (at(TRUE.kernel, noise=None), fixed),
+        (at(Matern(1.5), noise=0.1), None),
+    ):
+        before, after = before_and_after(hyperparameters, "factor", fixed=variances)
         assert after.scale == 1.0
         assert torch.equal(after.weights, before.weights)
 

@@ -57,19 +57,19 @@ def case(name, n=N):
     kernel, noise, d = CASES[name]
     x = points(n + 300, d)
     y = targets(x, noise=noise)
-    point = at(kernel, noise=noise, floor=1e-12)
-    return point, Problem(x[:n], y[:n]), x[n:], Textbook(point, x[:n], y[:n])
+    hyperparameters = at(kernel, noise=noise, floor=1e-12)
+    return hyperparameters, Problem(x[:n], y[:n]), x[n:], Textbook(hyperparameters, x[:n], y[:n])
 
 
 @pytest.fixture(scope="module")
 def solved(request):
     """A case by one route: the posterior, its point, new points and the textbook; tests of it share it."""
     name, route = request.param
-    point, problem, new, book = case(name)
+    hyperparameters, problem, new, book = case(name)
     with pytest.MonkeyPatch.context() as patch:
         by(patch, route)
         try:
-            return condition(problem, point, how()), point, new, book
+            return condition(problem, hyperparameters, how()), hyperparameters, new, book
         except (UnsolvedError, InputError):
             assert name not in DONE.get(route, CASES)
             pytest.skip("this route raises here, as it may, and nothing is predicted")
@@ -84,10 +84,10 @@ def each_case_by(*routes):
 @each_case_by(*FACTORS, "products")
 def test_a_solve_goes_on_until_its_error_is_small_and_tells_it(solved):
     """Of the predictive deviation a tenth, in 99 % of the rows; at hardly any is the estimate short by 3."""
-    found, point, new, book = solved
+    found, hyperparameters, new, book = solved
     told = found.predict(new, errors=True)
     error = (told.mean - book.mean(new)).abs()
-    deviation = (book.covariance(new).diagonal() + point.noise.value).sqrt()[:, None]
+    deviation = (book.covariance(new).diagonal() + hyperparameters.noise.value).sqrt()[:, None]
     assert float((error / deviation).quantile(0.99)) < SHARE
     assert float((3.0 * told.mean_error < error).double().mean()) <= 0.01
     # Not a figure that is always right because it is large.
@@ -107,38 +107,38 @@ def test_variances_of_a_factor_hold_or_another_route_is_taken(solved):
 
 @each_case_by(*FACTORS, "products")
 def test_the_likelihood_is_within_its_error(solved):
-    found, point, _, book = solved
+    found, hyperparameters, _, book = solved
     value, error = found.log_marginal_likelihood()
     exact = book.log_likelihood()
-    rounding = 1e-9 * abs(exact) + 1e-8 / float(point.noise.value)
+    rounding = 1e-9 * abs(exact) + 1e-8 / float(hyperparameters.noise.value)
     assert abs(value - exact) < 4.5 * error + rounding
     assert error < 0.05 * N
 
 
 def test_a_route_that_does_not_do_is_left_for_the_next(monkeypatch):
     by(monkeypatch, "single factor", "double factor")
-    point, problem, *_ = case("smooth, less")
-    assert condition(problem, point, how()).equations.route == "double factor"
+    hyperparameters, problem, *_ = case("smooth, less")
+    assert condition(problem, hyperparameters, how()).equations.route == "double factor"
     by(monkeypatch, "products", "double factor")
-    point, problem, new, book = case("smoother, hardly any")
-    found = condition(problem, point, how(max_iterations=3))
+    hyperparameters, problem, new, book = case("smoother, hardly any")
+    found = condition(problem, hyperparameters, how(max_iterations=3))
     assert found.equations.route == "double factor"
     torch.testing.assert_close(found.predict(new).mean, book.mean(new), rtol=0, atol=1e-6)
 
 
 def test_where_nothing_does_it_raises_with_the_remedy(monkeypatch):
     by(monkeypatch, "products")
-    point, problem, *_ = case("smoother, hardly any")
+    hyperparameters, problem, *_ = case("smoother, hardly any")
     remedy = rf"{N} rows left .* deviations.*`noise_floor`.*unsolved=\"warn\""
     with pytest.raises(UnsolvedError, match=remedy):
-        condition(problem, point, how(max_iterations=3))
+        condition(problem, hyperparameters, how(max_iterations=3))
 
 
 def test_who_insists_is_told_with_every_prediction_and_deviations_include_the_error(monkeypatch):
     by(monkeypatch, "products")
-    point, problem, new, book = case("smoother, hardly any")
+    hyperparameters, problem, new, book = case("smoother, hardly any")
     with pytest.warns(UnsolvedWarning, match=f"{N} rows left"):
-        found = condition(problem, point, how(max_iterations=3, unsolved="warn"))
+        found = condition(problem, hyperparameters, how(max_iterations=3, unsolved="warn"))
     assert not found.accuracy.solved
     with pytest.warns(UnsolvedWarning, match="rest on a solve whose error"):
         told = found.predict(new, variance=True)
@@ -162,13 +162,13 @@ def test_calibration_asks_for_as_exact_a_solve_as_its_deviations_need(monkeypatc
     by(monkeypatch, "products")
     x = points(600, 2)
     y = targets(x, noise=1e-4)
-    point = at(1.0 * Matern(1.5, 3.0), noise=1e-2)
-    plain = condition(Problem(x, y), point, how())
-    found = condition(Problem(x, y), point, how(calibrate=True))
+    hyperparameters = at(1.0 * Matern(1.5, 3.0), noise=1e-2)
+    plain = condition(Problem(x, y), hyperparameters, how())
+    found = condition(Problem(x, y), hyperparameters, how(calibrate=True))
     assert found.scale < 0.3
     assert found.accuracy.solved
     assert found.accuracy.share <= SHARE
-    book = Textbook(point, x, y)
+    book = Textbook(hyperparameters, x, y)
     exact = book.mean(x[:100])
     assert (found.predict(x[:100]).mean - exact).abs().max() < (
         plain.predict(x[:100]).mean - exact
@@ -206,10 +206,10 @@ def clusters():
 def test_errors_of_variances_in_single_include_the_rounding_of_coordinates(rows, kernel, monkeypatch):
     """Clusters had errors of variances that were 390 times what was told."""
     by(monkeypatch, "single factor")
-    (x, new), point = rows(), at(kernel, noise=1e-2)
-    found = condition(Problem(x, targets(x)), point, how())
+    (x, new), hyperparameters = rows(), at(kernel, noise=1e-2)
+    found = condition(Problem(x, targets(x)), hyperparameters, how())
     told = found.predict(new, variance=True, errors=True)
-    exact = Textbook(point, x, targets(x)).covariance(new).diagonal()
+    exact = Textbook(hyperparameters, x, targets(x)).covariance(new).diagonal()
     error = (told.variance - exact).abs()
     assert float((3.0 * told.variance_error < error).double().mean()) <= 0.01
     assert float((told.variance_error / exact).quantile(0.9)) < 0.2
@@ -257,8 +257,8 @@ def test_passes_of_all_rounds_and_routes_are_counted(calibrate, monkeypatch):
 
     monkeypatch.setattr(halfgp.prediction.conditioning, "cg", counting)
     by(monkeypatch, "products", "double factor")
-    point, problem, *_ = case("smoother, hardly any")
-    found = condition(problem, point, how(max_iterations=3, calibrate=calibrate))
+    hyperparameters, problem, *_ = case("smoother, hardly any")
+    found = condition(problem, hyperparameters, how(max_iterations=3, calibrate=calibrate))
     assert len(counted) > 1
     assert found.solve.passes == sum(counted) + 1  # the step of refinement
     assert found.solve.passes == sum(found.solve.passes_by_precision.values())

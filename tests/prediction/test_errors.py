@@ -64,10 +64,10 @@ def test_what_is_told_is_not_short(route, lie, d, kernel, noise, monkeypatch):
     if noise == "known":
         fixed = 10 ** (-8 * torch.rand(N, generator=generator, dtype=torch.float64))
         y = y + fixed.sqrt()[:, None] * torch.randn(N, 1, generator=generator, dtype=torch.float64)
-    point = at(1.0 * KERNELS[kernel], noise=None if noise == "known" else noise, floor=1e-14)
+    hyperparameters = at(1.0 * KERNELS[kernel], noise=None if noise == "known" else noise, floor=1e-14)
     monkeypatch.setattr(halfgp.prediction.conditioning, "routes", lambda *_: (route, "double factor"))
-    found = condition(Problem(x[:N], y, fixed), point, Conditioning("cg", 1e-2, 1000, None, "auto", None, 0))
-    book, new = Textbook(point, x[:N], y, fixed), x[N:]
+    found = condition(Problem(x[:N], y, fixed), hyperparameters, Conditioning("cg", 1e-2, 1000, None, "auto", None, 0))
+    book, new = Textbook(hyperparameters, x[:N], y, fixed), x[N:]
     told = found.predict(new, variance=True, errors=True)
     exact = book.covariance(new).diagonal()
     deviation = (told.variance + (0.0 if fixed is not None else noise)).sqrt()

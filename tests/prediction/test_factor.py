@@ -11,14 +11,14 @@ from halfgp.prediction.factor import CholeskyFactor
 from halfgp.problem import Problem
 
 N = 80
-POINT = at(KERNELS["white"], noise=0.1)
-BOOK = Textbook(POINT, points(N), targets(points(N)))
+HYPERPARAMETERS = at(KERNELS["white"], noise=0.1)
+BOOK = Textbook(HYPERPARAMETERS, points(N), targets(points(N)))
 # n eps times the condition number, some hundreds.
 TOLERANCES = {torch.float64: 1e-11, torch.float32: 2e-3}
 
 
 def built(dtype):
-    return CholeskyFactor.build(Problem(BOOK.x, BOOK.y).operator(POINT, "single"), dtype)
+    return CholeskyFactor.build(Problem(BOOK.x, BOOK.y).operator(HYPERPARAMETERS, "single"), dtype)
 
 
 @pytest.mark.parametrize("block", [7, 40, 1024])

@@ -44,8 +44,8 @@ WAYS = {
 }
 
 
-def posterior(point, way, x=X, y=Y, fixed=None):
-    return condition(Problem(x, y, fixed), point, WAYS[way][0])
+def posterior(hyperparameters, way, x=X, y=Y, fixed=None):
+    return condition(Problem(x, y, fixed), hyperparameters, WAYS[way][0])
 
 
 def uncalibrated(found):
@@ -57,8 +57,8 @@ def uncalibrated(found):
 @pytest.mark.parametrize("name", KERNELS)
 def test_means_and_variances_are_those_of_the_textbook(name, way):
     """Local variances from all rows are exact, up to their calibration by a trace from two probes."""
-    point, tolerance = at(KERNELS[name], noise=0.1, mean=[0.2, -0.1]), WAYS[way][1]
-    book, found = Textbook(point, X, Y), uncalibrated(posterior(point, way))
+    hyperparameters, tolerance = at(KERNELS[name], noise=0.1, mean=[0.2, -0.1]), WAYS[way][1]
+    book, found = Textbook(hyperparameters, X, Y), uncalibrated(posterior(hyperparameters, way))
     prediction = found.predict(NEW, variance=True)
     torch.testing.assert_close(prediction.mean, book.mean(NEW), rtol=0, atol=tolerance)
     exact = book.covariance(NEW).diagonal()
@@ -73,8 +73,8 @@ def test_means_and_variances_are_those_of_the_textbook(name, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_fixed_noise_is_that_of_the_rows(way):
     fixed = torch.linspace(0.02, 1.0, N, dtype=torch.float64)
-    point, y = at(KERNELS["matern32"], noise=None), Y[:, :1]
-    book, found = Textbook(point, X, y, fixed), posterior(point, way, y=y, fixed=fixed)
+    hyperparameters, y = at(KERNELS["matern32"], noise=None), Y[:, :1]
+    book, found = Textbook(hyperparameters, X, y, fixed), posterior(hyperparameters, way, y=y, fixed=fixed)
     torch.testing.assert_close(found.predict(NEW).mean, book.mean(NEW), rtol=0, atol=WAYS[way][1])
     torch.testing.assert_close(found.covariance(NEW), book.covariance(NEW), rtol=0, atol=WAYS[way][1])
 
@@ -82,9 +82,11 @@ def test_fixed_noise_is_that_of_the_rows(way):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["rbf", "nested"])
 def test_covariances_are_those_of_the_textbook(name, way):
-    point = at(KERNELS[name], noise=0.1)
-    found = posterior(point, way).covariance(NEW)
-    torch.testing.assert_close(found, Textbook(point, X, Y).covariance(NEW), rtol=0, atol=WAYS[way][1])
+    hyperparameters = at(KERNELS[name], noise=0.1)
+    found = posterior(hyperparameters, way).covariance(NEW)
+    torch.testing.assert_close(
+        found, Textbook(hyperparameters, X, Y).covariance(NEW), rtol=0, atol=WAYS[way][1]
+    )
     assert torch.equal(found, found.T)
     assert bool((found.diagonal() >= 0).all())
 
@@ -92,9 +94,9 @@ def test_covariances_are_those_of_the_textbook(name, way):
 @pytest.mark.parametrize(("way", "joint"), [("cholesky", True), ("cholesky", False), ("local", True)])
 def test_samples_have_the_mean_and_the_covariance_of_the_posterior(monkeypatch, way, joint):
     monkeypatch.setattr("halfgp.prediction.posterior.SAMPLE_FEATURES", 64)  # covariances do not depend on it
-    point, draws, new = at(KERNELS["white"], noise=0.1, mean=[0.2, 0.3]), 2000, NEW[:4]
-    book = Textbook(point, X, Y)
-    found = posterior(point, way).sample(new, draws, seed=1, joint=joint)
+    hyperparameters, draws, new = at(KERNELS["white"], noise=0.1, mean=[0.2, 0.3]), 2000, NEW[:4]
+    book = Textbook(hyperparameters, X, Y)
+    found = posterior(hyperparameters, way).sample(new, draws, seed=1, joint=joint)
     assert found.shape == (4, draws, 2)
     exact = book.covariance(new)
     mean = book.mean(new)
@@ -151,9 +153,9 @@ def test_samples_are_functions(way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_log_likelihood_is_that_of_the_textbook(way):
-    point = at(KERNELS["sum"], noise=0.1, mean=[0.1, 0.2])
-    exact = Textbook(point, X, Y).log_likelihood()
-    value, error = posterior(point, way).log_marginal_likelihood()
+    hyperparameters = at(KERNELS["sum"], noise=0.1, mean=[0.1, 0.2])
+    exact = Textbook(hyperparameters, X, Y).log_likelihood()
+    value, error = posterior(hyperparameters, way).log_marginal_likelihood()
     if way == "local":
         assert 0 < error < 0.02 * abs(exact)
         assert abs(value - exact) < 4 * error
@@ -166,12 +168,12 @@ def test_the_log_likelihood_is_that_of_the_textbook(way):
 @pytest.mark.parametrize("fixed", [None, torch.linspace(0.05, 0.6, N, dtype=torch.float64)])
 def test_leaving_one_out_is_to_leave_it_out(way, fixed):
     y = Y[:, :1]
-    point = at(KERNELS["white"], noise=0.1 if fixed is None else None, mean=[0.2])
-    found = uncalibrated(posterior(point, way, y=y, fixed=fixed))
+    hyperparameters = at(KERNELS["white"], noise=0.1 if fixed is None else None, mean=[0.2])
+    found = uncalibrated(posterior(hyperparameters, way, y=y, fixed=fixed))
     mean, variance = found.leave_one_out()
     for i in (0, 57, N - 1):
         rest = torch.arange(N) != i
-        book = Textbook(point, X[rest], y[rest], None if fixed is None else fixed[rest])
+        book = Textbook(hyperparameters, X[rest], y[rest], None if fixed is None else fixed[rest])
         own = 0.2 + (0.1 if fixed is None else float(fixed[i]))  # White and noise
         assert float(mean[i]) == pytest.approx(float(book.mean(X[i : i + 1])), abs=WAYS[way][1] * 5)
         latent = float(book.covariance(X[i : i + 1]))
@@ -185,10 +187,10 @@ def test_leaving_one_out_is_to_leave_it_out(way, fixed):
 def test_errors_of_means_are_estimated_not_too_low_and_not_much_too_high(kernel, noise, tol, variance):
     x, new = points(500, 2), points(100, 2, seed=4)
     y = targets(x, q=2)
-    point = at(kernel, noise=noise)
-    found = condition(Problem(x, y), point, conditioning(variance=variance, tol=tol, neighbours=32))
+    hyperparameters = at(kernel, noise=noise)
+    found = condition(Problem(x, y), hyperparameters, conditioning(variance=variance, tol=tol, neighbours=32))
     prediction = found.predict(new, errors=True)
-    true = (prediction.mean - Textbook(point, x, y).mean(new)).square().mean().sqrt()
+    true = (prediction.mean - Textbook(hyperparameters, x, y).mean(new)).square().mean().sqrt()
     estimate = prediction.mean_error.square().mean().sqrt()
     assert 0.005 * estimate < true < 1.2 * estimate
 
@@ -197,10 +199,10 @@ def test_errors_of_means_are_estimated_not_too_low_and_not_much_too_high(kernel,
 @pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5])
 def test_errors_of_variances_from_a_factor_in_single_are_bounded(kernel, noise):
     x, new = points(500, 2), points(100, 2, seed=4)
-    point = at(kernel, noise=noise, floor=1e-9)
-    found = condition(Problem(x, targets(x)), point, conditioning(variance="cholesky"))
+    hyperparameters = at(kernel, noise=noise, floor=1e-9)
+    found = condition(Problem(x, targets(x)), hyperparameters, conditioning(variance="cholesky"))
     prediction = found.predict(new, variance=True, errors=True)
-    true = (prediction.variance - Textbook(point, x, targets(x)).covariance(new).diagonal()).abs()
+    true = (prediction.variance - Textbook(hyperparameters, x, targets(x)).covariance(new).diagonal()).abs()
     assert bool((true <= prediction.variance_error).all())
     assert float(prediction.variance_error.mean()) < 100 * float(true.mean())
 
@@ -209,10 +211,10 @@ def test_little_noise_has_its_means_in_double():
     """Weights are large and cancel: in single the mean would be off by more than the noise."""
     x, new = points(600, 2), points(100, 2, seed=4)
     y = targets(x, noise=0.0)
-    point = at(2.0 * RBF(1.0), noise=1e-6, floor=1e-9)
-    found = condition(Problem(x, y), point, conditioning(tol=1e-5, max_iterations=2000))
+    hyperparameters = at(2.0 * RBF(1.0), noise=1e-6, floor=1e-9)
+    found = condition(Problem(x, y), hyperparameters, conditioning(tol=1e-5, max_iterations=2000))
     assert found.accuracy.precision == "double"
-    error = (found.predict(new).mean - Textbook(point, x, y).mean(new)).abs().max()
+    error = (found.predict(new).mean - Textbook(hyperparameters, x, y).mean(new)).abs().max()
     assert float(error) < math.sqrt(1e-6)
     assert condition(Problem(x, y), at(RBF(1.0), noise=0.1), conditioning()).accuracy.precision == "single"
 
@@ -232,21 +234,23 @@ def test_a_factor_leaves_cg_little_to_do():
 
 
 def test_the_weights_solve_the_system_and_a_start_is_used():
-    point = at(KERNELS["matern12"], noise=0.1, mean=[0.1, 0.2])
-    book = Textbook(point, X, Y)
-    cold = posterior(point, "local")
+    hyperparameters = at(KERNELS["matern12"], noise=0.1, mean=[0.1, 0.2])
+    book = Textbook(hyperparameters, X, Y)
+    cold = posterior(hyperparameters, "local")
     residual = book.residual - book.matrix @ cold.weights
     assert float((residual.norm(dim=0) / book.residual.norm(dim=0)).max()) <= 1e-6 * (1 + 1e-6)
     warm = condition(
-        cold.problem, point, conditioning(tol=1e-5), torch.linalg.solve(book.matrix, book.residual)
+        cold.problem, hyperparameters, conditioning(tol=1e-5), torch.linalg.solve(book.matrix, book.residual)
     )
     assert warm.solve.iterations <= cold.solve.iterations
 
 
 def test_the_loss_of_training_is_minus_this_likelihood():
-    point = at(KERNELS["rbf"], noise=0.1, mean=[0.1, 0.2])
-    value, _ = posterior(point, "cholesky").log_marginal_likelihood()
-    assert dense_likelihood(point, X, Y, priors={}).loss * Y.numel() == pytest.approx(-value, rel=1e-12)
+    hyperparameters = at(KERNELS["rbf"], noise=0.1, mean=[0.1, 0.2])
+    value, _ = posterior(hyperparameters, "cholesky").log_marginal_likelihood()
+    assert dense_likelihood(hyperparameters, X, Y, priors={}).loss * Y.numel() == pytest.approx(
+        -value, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -19,25 +19,25 @@ from halfgp.problem import Problem
 
 N = 60
 X, Y = points(N), targets(points(N), q=2)
-POINT = at(1.5 * Matern(1.5, lengthscale=0.9), noise=0.1, mean=[0.1, -0.2])
+HYPERPARAMETERS = at(1.5 * Matern(1.5, lengthscale=0.9), noise=0.1, mean=[0.1, -0.2])
 FIXED = torch.linspace(0.05, 0.5, N, dtype=torch.float64)
 
 
-def by_refits(point, x, y, fixed=None):
+def by_refits(hyperparameters, x, y, fixed=None):
     """Residuals (n, q) in deviations, of models without each row."""
     found = torch.empty_like(y)
     for i in range(len(x)):
         rest = torch.arange(len(x)) != i
-        book = Textbook(point, x[rest], y[rest], None if fixed is None else fixed[rest])
+        book = Textbook(hyperparameters, x[rest], y[rest], None if fixed is None else fixed[rest])
         variance = book.covariance(x[i : i + 1])[0, 0] + (0.1 if fixed is None else fixed[i])
         found[i] = (y[i] - book.mean(x[i : i + 1])[0]) / variance.sqrt()
     return found.sort(dim=0).values
 
 
 def conditioned(x, y, way="cholesky", fixed=None, calibrate=False):
-    point = POINT if fixed is None else at(POINT.kernel, None, [0.1])
+    hyperparameters = HYPERPARAMETERS if fixed is None else at(HYPERPARAMETERS.kernel, None, [0.1])
     how = Conditioning("cg", 1e-9, 1000, PivotedCholesky(), way, len(x), 0, calibrate=calibrate)
-    return point, condition(Problem(x, y, fixed), point, how)
+    return hyperparameters, condition(Problem(x, y, fixed), hyperparameters, how)
 
 
 @pytest.mark.parametrize("way", ["cholesky", "local"])
@@ -45,9 +45,9 @@ def conditioned(x, y, way="cholesky", fixed=None, calibrate=False):
 def test_they_are_those_of_refits(way, fixed):
     """With all other rows for neighbours, local ones too; weights are solved for to 1e-9."""
     y = Y if fixed is None else Y[:, :1]
-    point, posterior = conditioned(X, y, way, fixed)
+    hyperparameters, posterior = conditioned(X, y, way, fixed)
     torch.testing.assert_close(
-        posterior.residuals.ordered, by_refits(point, X, y, fixed), rtol=1e-6, atol=1e-6
+        posterior.residuals.ordered, by_refits(hyperparameters, X, y, fixed), rtol=1e-6, atol=1e-6
     )
 
 

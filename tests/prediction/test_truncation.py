@@ -101,7 +101,7 @@ def test_the_order_keeps_neighbours_together_and_loses_nobody():
 def test_a_constant_beside_a_kernel_vanishes_nowhere():
     """Its blocks were left out with the kernel's: means depended on the other points of a call."""
     x = 400 * torch.rand(1200, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    point = at(10.0 * (Constant(1.0) + RBF(0.02)), noise=0.1)
-    assert TruncatedMean.build(Problem(x, targets(x)), point, Precision.resolve("single")) is None
+    hyperparameters = at(10.0 * (Constant(1.0) + RBF(0.02)), noise=0.1)
+    assert TruncatedMean.build(Problem(x, targets(x)), hyperparameters, Precision.resolve("single")) is None
     plain = at(10.0 * RBF(0.02), noise=0.1)
     assert TruncatedMean.build(Problem(x, targets(x)), plain, Precision.resolve("single")) is not None

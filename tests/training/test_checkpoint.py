@@ -122,8 +122,8 @@ def test_a_step_that_failed_is_remembered(tmp_path, monkeypatch):
     path = tmp_path / "fit.ckpt"
     plain = StochasticTraining._evaluate
 
-    def evaluate(self, point):
-        found = plain(self, point)
+    def evaluate(self, hyperparameters):
+        found = plain(self, hyperparameters)
         if len(self.state.history) == 1:
             found.gradient.mul_(math.nan)
         return found

@@ -18,21 +18,23 @@ from halfgp.training.exact import REACH, train_exactly
 N = 120
 
 
-def trained(start, x, y, iterations=100, fixed=None, priors=PAPER, observe=lambda step, point: None):
-    point, _ = train_exactly(
+def trained(
+    start, x, y, iterations=100, fixed=None, priors=PAPER, observe=lambda step, hyperparameters: None
+):
+    hyperparameters, _ = train_exactly(
         start,
-        lambda point: dense_likelihood(point, x, y, fixed_noise=fixed, priors=priors),
+        lambda hyperparameters: dense_likelihood(hyperparameters, x, y, fixed_noise=fixed, priors=priors),
         rows=len(x),
         stage="cholesky",
         iterations=iterations,
         flat=1e-5,
         observe=observe,
     )
-    return point
+    return hyperparameters
 
 
-def loss_at(point, x, y, fixed=None):
-    return dense_likelihood(point, x, y, fixed_noise=fixed, priors=PAPER)
+def loss_at(hyperparameters, x, y, fixed=None):
+    return dense_likelihood(hyperparameters, x, y, fixed_noise=fixed, priors=PAPER)
 
 
 def test_it_finds_the_minimum_that_a_tight_search_finds():
@@ -40,11 +42,11 @@ def test_it_finds_the_minimum_that_a_tight_search_finds():
     y = targets(x)
     start = at(1.0 * RBF([1.0, 1.0]), noise=0.3, mean=[0.0])
     steps = []
-    found = trained(start, x, y, observe=lambda step, point: steps.append(step))
+    found = trained(start, x, y, observe=lambda step, hyperparameters: steps.append(step))
     coordinates = Coordinates(start)
 
     def evaluate(vector):
-        value = loss_at(coordinates.point(torch.from_numpy(vector)), x, y)
+        value = loss_at(coordinates.hyperparameters(torch.from_numpy(vector)), x, y)
         return value.loss, coordinates.pull_back(torch.from_numpy(vector), value.gradient).numpy()
 
     tight = minimize(
@@ -105,11 +107,11 @@ def test_a_step_too_far_for_cholesky_is_a_wall():
     start = at(1.0 * RBF(1.0), noise=0.3)
     calls = []
 
-    def failing(point):
-        calls.append(point)
+    def failing(hyperparameters):
+        calls.append(hyperparameters)
         if len(calls) in (2, 4):
             raise InputError("not positive definite")
-        return dense_likelihood(point, x, y, priors=PAPER)
+        return dense_likelihood(hyperparameters, x, y, priors=PAPER)
 
     steps = []
     found, _ = train_exactly(
@@ -119,7 +121,7 @@ def test_a_step_too_far_for_cholesky_is_a_wall():
         stage="cholesky",
         iterations=100,
         flat=1e-5,
-        observe=lambda step, point: steps.append(step.loss),
+        observe=lambda step, hyperparameters: steps.append(step.loss),
     )
     assert len(steps) < len(calls)
     assert loss_at(found, x, y).loss < loss_at(start, x, y).loss - 0.1
@@ -136,7 +138,7 @@ def test_a_start_that_cannot_be_factored_is_the_users_to_know():
 def test_what_an_observer_raises_ends_it():
     x = points(20, 2)
 
-    def stop(step, point):
+    def stop(step, hyperparameters):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -29,8 +29,8 @@ def test_with_every_other_row_it_is_exact_leave_one_out(kernel, monkeypatch):
     few = Problem(points(60, 2), targets(points(60, 2)))
     monkeypatch.setattr(judgement, "ROWS", 60)
     monkeypatch.setattr(judgement, "LANDMARKS", 0)
-    point = at(kernel, noise=0.1)
-    found = judge(point, few, 0)
+    hyperparameters = at(kernel, noise=0.1)
+    found = judge(hyperparameters, few, 0)
     inverse = torch.linalg.inv(covariance(kernel, few.x, torch.tensor(0.1)).detach())
     variances = 1.0 / inverse.diagonal()
     squares = (inverse @ few.y)[:, 0].square() * variances
@@ -42,13 +42,13 @@ def test_with_every_other_row_it_is_exact_leave_one_out(kernel, monkeypatch):
 
 def test_landmarks_tell_what_neighbours_do_not(monkeypatch):
     """Of a smooth function with much noise few neighbours know little: with landmarks it is nearly exact."""
-    some, point = problem(noise=1.0), at(RBF(3.0), noise=1.0)
+    some, hyperparameters = problem(noise=1.0), at(RBF(3.0), noise=1.0)
     monkeypatch.setattr(judgement, "NEIGHBOURS", 5)
-    inverse = torch.linalg.inv(covariance(point.kernel, some.x, torch.tensor(1.0)).detach())
+    inverse = torch.linalg.inv(covariance(hyperparameters.kernel, some.x, torch.tensor(1.0)).detach())
     exact = float((inverse @ some.y)[:, 0].square().div(inverse.diagonal()).mean())
-    near = judge(point, some, 0).excess
+    near = judge(hyperparameters, some, 0).excess
     monkeypatch.setattr(judgement, "LANDMARKS", 0)
-    assert abs(near - exact) < 0.5 * abs(judge(point, some, 0).excess - exact)
+    assert abs(near - exact) < 0.5 * abs(judge(hyperparameters, some, 0).excess - exact)
 
 
 def test_noise_explained_away_is_less_likely():
@@ -61,7 +61,7 @@ def trained(monkeypatch, judged, few=False, **options):
     """What training finds with these densities, passed one after the other, and how many were."""
     left = list(judged)
     monkeypatch.setattr(run, "FEW_FEATURES", 4 if few else 0)
-    monkeypatch.setattr(run, "judge", lambda point, problem, seed: Judgement(*left.pop(0)))
+    monkeypatch.setattr(run, "judge", lambda hyperparameters, problem, seed: Judgement(*left.pop(0)))
     settings = Settings(**{"method": "cg", "subset": 300, "steps": 0, "subset_iterations": 5, **options})
     found = train(START, problem(), training_of(settings), PAPER)
     return found, len(judged) - len(left)
@@ -119,7 +119,7 @@ def test_rows_too_close_for_the_noise_are_judged_worst():
 
 
 def test_neighbourhoods_that_cannot_be_factored_leave_the_subset(monkeypatch):
-    def refuse(self, point):
+    def refuse(self, hyperparameters):
         raise InputError("not positive definite")
 
     monkeypatch.setattr(run.NeighbourLikelihood, "__call__", refuse)

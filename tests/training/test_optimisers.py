@@ -38,10 +38,10 @@ def test_adam_is_that_of_torch():
     leaf = start.clone().requires_grad_(True)
     reference = torch.optim.Adam([leaf], lr=0.05)
     path = walk(Adam(0.05), gradient, start, 40)
-    for point in path[1:]:
+    for vector in path[1:]:
         leaf.grad = gradient(leaf.detach())
         reference.step()
-        torch.testing.assert_close(point, leaf.detach(), rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(vector, leaf.detach(), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("condition", [1.0, 10.0, 1e3])
@@ -98,5 +98,5 @@ def test_a_restored_state_goes_on_with_the_same_bits(name, after):
 @pytest.mark.parametrize("name", ["adam", "lbfgs"])
 def test_a_gradient_of_zero_moves_nothing(name):
     start = torch.ones(3, dtype=torch.float64)
-    for point in walk(make_optimiser(name, 0.05), torch.zeros_like, start, 3):
-        assert torch.equal(point, start)
+    for vector in walk(make_optimiser(name, 0.05), torch.zeros_like, start, 3):
+        assert torch.equal(vector, start)

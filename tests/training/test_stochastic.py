@@ -39,7 +39,7 @@ def problem(n=N, **options):
     return Problem(x, targets(x), **options)
 
 
-def run(start=START, rows=None, observe=lambda step, point: None, priors=PAPER, **options):
+def run(start=START, rows=None, observe=lambda step, hyperparameters: None, priors=PAPER, **options):
     return train(start, rows or problem(), settings(**options), priors, observe=observe)
 
 
@@ -104,7 +104,13 @@ def test_solves_in_sixteen_bits_are_the_papers_until_a_step_climbs(monkeypatch, 
 def test_the_gradient_and_the_loss_are_near_the_exact_ones(gradient):
     rows = problem()
     steps = []
-    run(rows=rows, steps=1, probes=64, gradient=gradient, observe=lambda step, point: steps.append(step))
+    run(
+        rows=rows,
+        steps=1,
+        probes=64,
+        gradient=gradient,
+        observe=lambda step, hyperparameters: steps.append(step),
+    )
     exact = dense_likelihood(START, rows.x, rows.y, priors=PAPER)
     assert abs(steps[0].loss - exact.loss) < 4 * steps[0].loss_error + 1e-3
     assert 0 < steps[0].loss_error < 0.05
@@ -121,7 +127,14 @@ def test_at_small_noise_the_loss_is_not_biased_by_more_than_its_error(kernel, d)
     rows = Problem(x, targets(x, noise=1e-3))
     start = at(kernel, noise=1e-3)
     steps = []
-    run(start, rows, steps=1, probes=40, max_iterations=1000, observe=lambda step, point: steps.append(step))
+    run(
+        start,
+        rows,
+        steps=1,
+        probes=40,
+        max_iterations=1000,
+        observe=lambda step, hyperparameters: steps.append(step),
+    )
     exact = dense_likelihood(start, rows.x, rows.y, priors=PAPER)
     # Beside the quadrature's: a residual of 1e-3 of the targets times the weights, whose norm is this.
     fit = 1e-3 * float(rows.y.norm() * exact.weights.norm()) / (2 * rows.rows)
@@ -135,7 +148,8 @@ def test_steps_go_down(optimiser, softplus):
     rows = problem()
     found = run(rows=rows, optimiser=optimiser, softplus=softplus, steps=12, probes=20)
     losses = [
-        dense_likelihood(point, rows.x, rows.y, priors=PAPER).loss for point in (START, found.hyperparameters)
+        dense_likelihood(hyperparameters, rows.x, rows.y, priors=PAPER).loss
+        for hyperparameters in (START, found.hyperparameters)
     ]
     assert losses[1] < losses[0] - 0.05
     # By the trapezoid rule the loss follows, within its error, from the first step to the last evaluated.
@@ -212,7 +226,7 @@ def test_a_point_that_no_format_holds_is_a_step_that_failed():
 
 
 def test_ctrl_c_leaves_what_was_found():
-    def stop(step, point):
+    def stop(step, hyperparameters):
         if step.index == 1:
             raise KeyboardInterrupt
 
@@ -226,7 +240,7 @@ def test_ctrl_c_leaves_what_was_found():
 
 
 def test_ctrl_c_in_the_exact_stage_leaves_its_best():
-    def stop(step, point):
+    def stop(step, hyperparameters):
         if step.index == 4:
             raise KeyboardInterrupt
 
@@ -282,7 +296,7 @@ def test_solves_start_where_the_last_ones_were_heading(monkeypatch):
     plain = stochastic.cg
     monkeypatch.setattr(stochastic, "cg", lambda *a, **k: (starts.append(k["x0"]), plain(*a, **k))[1])
     seen = []
-    training.run(lambda step, point: seen.append(training.state.solutions), lambda state: None)
+    training.run(lambda step, hyperparameters: seen.append(training.state.solutions), lambda state: None)
     first, second, _ = seen
     assert starts[0] is None
     assert torch.equal(starts[1], first)
@@ -293,7 +307,7 @@ def test_solves_start_where_the_last_ones_were_heading(monkeypatch):
 
 def test_no_solve_is_carried_on_after_a_turn():
     training = StochasticTraining(START, problem(), settings(steps=2), PAPER)
-    training.run(lambda step, point: None, lambda state: None)
+    training.run(lambda step, hyperparameters: None, lambda state: None)
     state = training.state
     ahead = state.vector - state.before[0]
     state.vector = state.before[0] - ahead

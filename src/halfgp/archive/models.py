@@ -100,8 +100,8 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
         raise FileError(f'`report.method` must be "cholesky" or "cg"; got {report.method!r:.80}.')
     if report.rows != problem.rows:
         raise FileError(f"`report.rows` must be the number of rows, {problem.rows}; got {report.rows}.")
-    point = _hyperparameters(stored, header["kernel"], problem, settings)
-    posterior = form.read(about, stored, Known(problem, point, settings, report))
+    hyperparameters = _hyperparameters(stored, header["kernel"], problem, settings)
+    posterior = form.read(about, stored, Known(problem, hyperparameters, settings, report))
     d, q = problem.x.shape[1], problem.y.shape[1]
     x_scale = replace(
         _standardisation(stored, "x", d),
@@ -129,7 +129,7 @@ def _format(kind: object) -> PosteriorFormat:
 
 def _tensors(fitted: Fitted) -> dict[str, Tensor]:
     """Of whatever kind the posterior is."""
-    problem, point = fitted.posterior.problem, fitted.posterior.hyperparameters
+    problem, hyperparameters = fitted.posterior.problem, fitted.posterior.hyperparameters
     tensors = {
         "x": problem.x,
         "y": problem.y,
@@ -140,13 +140,13 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
         "y.mean": fitted.y_scale.mean,
         "y.scale": fitted.y_scale.scale,
     }
-    if point.noise is not None:
-        noise = point.noise
+    if hyperparameters.noise is not None:
+        noise = hyperparameters.noise
         tensors["noise"] = torch.tensor([float(noise.value), noise.lower, noise.upper], dtype=torch.float64)
     if problem.fixed_noise is not None:
         tensors["fixed_noise"] = problem.fixed_noise
-    if point.mean is not None:
-        tensors["mean"] = point.mean.value
+    if hyperparameters.mean is not None:
+        tensors["mean"] = hyperparameters.mean.value
     return tensors
 
 

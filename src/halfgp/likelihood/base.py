@@ -15,25 +15,25 @@ from halfgp.priors import Priors, log_prior
 
 
 class Evaluated(NamedTuple):
-    """A loss at a point, and its gradient in every value, by name."""
+    """A loss at some hyperparameters, and its gradient in every value, by name."""
 
     loss: float
     gradient: Mapping[str, Tensor]
 
 
 def add_prior(
-    found: Evaluated, point: Hyperparameters, priors: Priors, weight: float, count: int
+    found: Evaluated, hyperparameters: Hyperparameters, priors: Priors, weight: float, count: int
 ) -> Evaluated:
     """Minus the log posterior density, per row and target, from minus the log likelihood.
 
     Args:
         found: of all rows and targets.
-        point: where.
+        hyperparameters: where.
         priors: of the hyperparameters.
         weight: of the prior; n / N on n of N rows, so that it weighs what it weighs against all of them.
         count: rows times targets.
     """
-    leaf = point.detached(requires_grad=True)
+    leaf = hyperparameters.detached(requires_grad=True)
     with torch.enable_grad():
         prior = weight * log_prior(leaf.named_parameters(), priors)
     by_prior = gradient_by_name(prior, leaf.named_parameters(), torch.ones_like(prior))

@@ -41,7 +41,7 @@ class NeighbourLikelihood:
     @classmethod
     def around(
         cls,
-        point: Hyperparameters,
+        hyperparameters: Hyperparameters,
         problem: Problem,
         *,
         rows: int,
@@ -49,18 +49,18 @@ class NeighbourLikelihood:
         seed: int,
         priors: Priors,
     ) -> NeighbourLikelihood:
-        """With the neighbours in the metric of a point, of so many random rows among all."""
+        """With the neighbours in the metric of the hyperparameters, of so many random rows among all."""
         n = problem.rows
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(n, generator=generator)
         positions = torch.randperm(n, generator=generator)[:rows].sort().values
         chosen = order[positions]
-        search = NearestSearch.among_earlier(metric(point.kernel, problem.x), order, chosen)
+        search = NearestSearch.among_earlier(metric(hyperparameters.kernel, problem.x), order, chosen)
         backend = get_backend(problem.backend, problem.x.device)
         members = backend.nearest(search, min(neighbours, n - 1), threads=problem.threads)
         return cls(problem, chosen, members, priors)
 
-    def __call__(self, point: Hyperparameters) -> Evaluated:
+    def __call__(self, hyperparameters: Hyperparameters) -> Evaluated:
         """Minus the log density per row and target, the prior weighed as against all rows, and its gradient.
 
         O(r k² (k + f)) time.
@@ -69,13 +69,17 @@ class NeighbourLikelihood:
             InputError: a neighbourhood is not positive definite in double.
         """
         problem = self.problem
-        q, noise = problem.y.shape[1], point.diagonal_noise(problem.fixed_noise)
+        q, noise = problem.y.shape[1], hyperparameters.diagonal_noise(problem.fixed_noise)
         with torch.no_grad():
-            diagonal = point.kernel.diagonal(problem.x) + noise
-        of = Neighbourhoods(problem.x, self.rows, self.members, diagonal, point.centred(problem.y))
-        backend = get_backend(problem.backend, problem.x.device, point.kernel)
+            diagonal = hyperparameters.kernel.diagonal(problem.x) + noise
+        of = Neighbourhoods(problem.x, self.rows, self.members, diagonal, hyperparameters.centred(problem.y))
+        backend = get_backend(problem.backend, problem.x.device, hyperparameters.kernel)
         found = backend.conditionals(
-            point.kernel, of, precision=Precision.resolve("double"), threads=problem.threads, gradient=True
+            hyperparameters.kernel,
+            of,
+            precision=Precision.resolve("double"),
+            threads=problem.threads,
+            gradient=True,
         )
         if not bool(found.deviations.isfinite().all()):
             raise InputError(
@@ -85,11 +89,13 @@ class NeighbourLikelihood:
         assert found.gradient is not None
         assert found.by_diagonal is not None
         gradient = {f"kernel.{name}": g for name, g in found.gradient.items()}
-        if point.noise is not None:
+        if hyperparameters.noise is not None:
             gradient["noise"] = found.by_diagonal.sum()
-        if point.mean is not None:
+        if hyperparameters.mean is not None:
             gradient["mean"] = -(found.residuals * found.factor.sum(dim=1)[:, None]).sum(dim=0)
         count = len(self.rows) * q
         loss = 0.5 * float(found.residuals.square().sum()) + q * float(found.deviations.log().sum())
         loss += 0.5 * count * math.log(2.0 * math.pi)
-        return add_prior(Evaluated(loss, gradient), point, self.priors, len(self.rows) / problem.rows, count)
+        return add_prior(
+            Evaluated(loss, gradient), hyperparameters, self.priors, len(self.rows) / problem.rows, count
+        )

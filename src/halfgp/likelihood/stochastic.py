@@ -104,8 +104,7 @@ class GradientEstimator:
         right = torch.cat([weights, other], dim=1)
         inner, _, _ = operator.bilinear_gradient(left, right)
         found = {f"kernel.{name}": g for name, g in inner.items()}
-        point = hyperparameters.detached(requires_grad=True)
-        parameters = point.named_parameters()
+        parameters = hyperparameters.detached(requires_grad=True).named_parameters()
         if "noise" in parameters:
             found["noise"] = operator.dot(left, right).sum()
         if "mean" in parameters:

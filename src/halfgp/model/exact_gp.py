@@ -317,10 +317,12 @@ class ExactGP:
             (by_subset and settings.subset_iterations > 0) or several
         )
         conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
-        point, solves = trained.hyperparameters, None
+        hyperparameters, solves = trained.hyperparameters, None
         if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training
-            solves = checkpoint.solves(point, conditioning.recipe)
-        return condition(problem, point, conditioning, trained.weights, audience.see_iteration, solves)
+            solves = checkpoint.solves(hyperparameters, conditioning.recipe)
+        return condition(
+            problem, hyperparameters, conditioning, trained.weights, audience.see_iteration, solves
+        )
 
     def _checkpoint_of(self, problem: Problem, start: Hyperparameters) -> Checkpoint | None:
         if self.settings.checkpoint is None:

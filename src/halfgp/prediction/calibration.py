@@ -11,7 +11,7 @@ from halfgp.kernels import Scaled
 SMALLEST = 1e-6  # beyond, targets are explained to the last digit, and the scale is that of rounding
 
 
-def scales_of(point: Hyperparameters, squares: Tensor) -> Tensor:
+def scales_of(hyperparameters: Hyperparameters, squares: Tensor) -> Tensor:
     """What every target's variances should be multiplied by (q,), as leave-one-out residuals ask for.
 
     Hyperparameters come from a subset, where the data say less and a kernel that is too rough or too smooth
@@ -22,14 +22,14 @@ def scales_of(point: Hyperparameters, squares: Tensor) -> Tensor:
     scale that made them hold 95 % would spoil the density, and every other interval.
 
     Args:
-        point: where, not yet scaled.
+        hyperparameters: where, not yet scaled.
         squares: (m, q) of leave-one-out residuals, over their variances.
 
     Returns:
         1 where the kernel has no outputscale, where rows have fixed variances, and where every residual of a
         target is zero.
     """
-    if point.noise is None or not isinstance(point.kernel, Scaled):
+    if hyperparameters.noise is None or not isinstance(hyperparameters.kernel, Scaled):
         return torch.ones(squares.shape[1], dtype=torch.float64)
     by_density = squares.mean(dim=0)
     return torch.where(by_density > 0, by_density.clamp_min(SMALLEST), 1.0)

@@ -55,8 +55,10 @@ class Equations(Lazy):
         """
         if self.route not in FORMATS:
             return None
-        point, scale = self.hyperparameters.normalised()
-        return CholeskyFactor.build(self.problem.operator(point, self.precision), FORMATS[self.route], scale)
+        hyperparameters, scale = self.hyperparameters.normalised()
+        return CholeskyFactor.build(
+            self.problem.operator(hyperparameters, self.precision), FORMATS[self.route], scale
+        )
 
     @property
     def is_told_from_rounding(self) -> bool:
@@ -108,11 +110,13 @@ class Equations(Lazy):
 
     def scaled(self, scale: float, units: Tensor) -> Equations:
         """Those of the matrix times a number and targets divided by units (q,), with the factor there is."""
-        point = self.hyperparameters.scaled(scale)
-        if point.mean is not None:
-            point = replace(point, mean=point.mean.with_value(point.mean.value / units))
+        hyperparameters = self.hyperparameters.scaled(scale)
+        if hyperparameters.mean is not None:
+            hyperparameters = replace(
+                hyperparameters, mean=hyperparameters.mean.with_value(hyperparameters.mean.value / units)
+            )
         problem = replace(self.problem, y=self.problem.y / units)
-        other = Equations(problem, point, self.route, self.recipe)
+        other = Equations(problem, hyperparameters, self.route, self.recipe)
         if self.factor is not None:
             vars(other)["factor"] = self.factor.scaled(scale)
         return other

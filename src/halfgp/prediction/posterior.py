@@ -207,17 +207,17 @@ class ExactPosterior(Lazy):
 
     def _functions(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Deviations from the mean (m, samples, q), each column a function."""
-        problem, point = self.problem, self.hyperparameters
+        problem, hyperparameters = self.problem, self.hyperparameters
         q = self.weights.shape[1]
         # A seed of its own: with the same one, frequencies and noise would be the same numbers.
         another = int(torch.randint(2**62, (), generator=generator))
-        prior = PriorSamples.draw(point.kernel, x.shape[1], samples * q, SAMPLE_FEATURES, another)
+        prior = PriorSamples.draw(hyperparameters.kernel, x.shape[1], samples * q, SAMPLE_FEATURES, another)
         nugget = self.operator.nugget.sqrt()
         of_rows = torch.randn(problem.rows, samples * q, generator=generator, dtype=torch.float64)
         of_rows = of_rows[problem.held] * (nugget[:, None] if nugget.ndim else nugget)
-        values = prior.samples_at(point.kernel, problem.x[problem.held]) + of_rows
+        values = prior.samples_at(hyperparameters.kernel, problem.x[problem.held]) + of_rows
         lacking = self._solve_columns(values, torch.full((samples * q,), ERROR_TOL))
-        draws = prior.samples_at(point.kernel, x) - self._product(x, lacking)
+        draws = prior.samples_at(hyperparameters.kernel, x) - self._product(x, lacking)
         return draws.reshape(len(x), samples, q)
 
     def log_marginal_likelihood(self) -> tuple[float, float]:

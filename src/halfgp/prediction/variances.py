@@ -35,8 +35,8 @@ class Variances(Lazy):
     @lazy
     def local(self) -> LocalPosterior:
         """Variances without a factor."""
-        problem, point = self.equations.problem, self.equations.hyperparameters
-        return LocalPosterior.build(problem, point, self.neighbours, self.shrinkage)
+        problem, hyperparameters = self.equations.problem, self.equations.hyperparameters
+        return LocalPosterior.build(problem, hyperparameters, self.neighbours, self.shrinkage)
 
     def scaled(self, equations: Equations, scale: float) -> Variances:
         """The same way to variances of other equations, whose matrix is this one times a number."""
@@ -74,11 +74,11 @@ class Variances(Lazy):
         In a coordinate of hundreds of lengthscales the last place is far more than that of an entry. It moves
         entries of near rows alone, of which k may hold one; and w holds as many as the matrix.
         """
-        problem, point = self.equations.problem, self.equations.hyperparameters
+        problem, hyperparameters = self.equations.problem, self.equations.hyperparameters
         if self.equations.precision != "single":
             return 0.0, 0.0  # an eps of double takes coordinates that no data have
         x = problem.x[problem.some_rows(SAMPLED_ROWS, 0)]
-        exact = torch.as_tensor(problem.cross(point, x, "double").to_dense())
+        exact = torch.as_tensor(problem.cross(hyperparameters, x, "double").to_dense())
         error = self.equations.covariances(x).double() - exact
         size = exact.norm().clamp_min(torch.finfo(torch.float64).tiny)
         return float(error.abs().max()), float(error.norm() / size)

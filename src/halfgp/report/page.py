@@ -15,7 +15,7 @@ from halfgp.report import pictures, words
 from halfgp.report.evaluation import LEVELS, Evaluation, Floats
 from halfgp.report.summary import Feature, Summary, how_it_was_fitted, leave_one_out_scores, summarise
 
-Rows = Sequence[tuple[str, str]]
+TableRows = Sequence[tuple[str, str]]
 
 
 def build_page(gp: ExactGP, evaluation: Evaluation) -> str:
@@ -98,7 +98,7 @@ def _tiles(e: Evaluation) -> str:
     )
 
 
-def _scores(e: Evaluation) -> Rows:
+def _scores(e: Evaluation) -> TableRows:
     s = e.scores
     return [
         ("root mean squared error (RMSE)", words.number(s.rmse)),
@@ -109,7 +109,7 @@ def _scores(e: Evaluation) -> Rows:
     ]
 
 
-def _coverage(gp: ExactGP, e: Evaluation) -> Rows:
+def _coverage(gp: ExactGP, e: Evaluation) -> TableRows:
     normal = e.scores.coverage or {}
     rows = [
         (
@@ -125,7 +125,7 @@ def _coverage(gp: ExactGP, e: Evaluation) -> Rows:
     return rows
 
 
-def _hyperparameters(summary: Summary) -> Rows:
+def _hyperparameters(summary: Summary) -> TableRows:
     noise = "given for every row" if summary.noise_std is None else words.number(summary.noise_std)
     return [
         ("kernel", summary.kernel),
@@ -181,7 +181,7 @@ def _losses(gp: ExactGP) -> str:
     return f"Minus the log posterior, at the end {words.number(last.loss)}{error} nats per row.{some}"
 
 
-def _errors(e: Evaluation) -> Rows:
+def _errors(e: Evaluation) -> TableRows:
     rows = [("of the mean, in predictive stds", _quantiles(e.error.mean / e.std))]
     if e.error.std is not None:
         rows.append(("of the std, relative to it", _quantiles(e.error.std / e.std)))
@@ -196,7 +196,7 @@ def _quantiles(values: Floats) -> str:
     return f"median {middle}, 99 % below {high}, at most {top}"
 
 
-def _settings(gp: ExactGP) -> Rows:
+def _settings(gp: ExactGP) -> TableRows:
     """What was asked for."""
     shown = gp.settings
     rows = [("seed", str(shown.random_state)), ("noise floor", words.number(shown.noise_floor))]
@@ -241,6 +241,6 @@ def _figure(svg: str, title: str, caption: str) -> str:
     return f"<figure><h3>{escape(title)}</h3>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _table(rows: Rows) -> str:
+def _table(rows: TableRows) -> str:
     body = "".join(f'<tr><th scope="row">{escape(a)}</th><td>{escape(b)}</td></tr>' for a, b in rows)
     return f'<div class="wide"><table><tbody>{body}</tbody></table></div>'

@@ -74,16 +74,17 @@ class Summary:
 
 def summarise(model: ExactGP, feature_names: tuple[str, ...]) -> Summary:
     """Of a fitted model with one target."""
-    point = model.hyperparameters
+    hyperparameters = model.hyperparameters
+    noise = hyperparameters.noise
     unit, offset = float(model.y_scale.scale[0]), float(model.y_scale.mean[0])
     with torch.no_grad():
-        prior = float(point.kernel.diagonal(model.posterior.problem.x[:1], white=False)[0])
-    mean = 0.0 if point.mean is None else float(point.mean.value[0])
+        prior = float(hyperparameters.kernel.diagonal(model.posterior.problem.x[:1], white=False)[0])
+    mean = 0.0 if hyperparameters.mean is None else float(hyperparameters.mean.value[0])
     relevance = model.relevance
     lengthscales = _lengthscales(model)
     return Summary(
         kernel=_kernel(model),
-        noise_std=None if point.noise is None else math.sqrt(float(point.noise.value)) * unit,
+        noise_std=None if noise is None else math.sqrt(float(noise.value)) * unit,
         signal_std=math.sqrt(prior) * unit,
         mean=offset + mean * unit,
         features=tuple(

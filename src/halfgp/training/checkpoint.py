@@ -56,7 +56,7 @@ class Checkpoint:
         """After pre-training (state None), and after every step on all rows.
 
         Args:
-            pretrained: the point (p,) where pre-training ended.
+            pretrained: the vector (p,) where pre-training ended.
             earlier: history of pre-training.
             state: of the steps on all rows.
         """
@@ -120,14 +120,14 @@ class Checkpoint:
         )
         return tensors["pretrained"], earlier, state
 
-    def solves(self, point: Hyperparameters, recipe: object) -> SolveCheckpoint:
+    def solves(self, hyperparameters: Hyperparameters, recipe: object) -> SolveCheckpoint:
         """Of the solves that follow the training, in a file beside this one.
 
         Args:
-            point: where training ended.
+            hyperparameters: where training ended.
             recipe: of the preconditioner.
         """
-        values = [parameter.value for parameter in point.named_parameters().values()]
+        values = [parameter.value for parameter in hyperparameters.named_parameters().values()]
         return SolveCheckpoint(solve_path(self.path), fingerprint(self.fingerprint, *values, repr(recipe)))
 
     def finish(self) -> None:

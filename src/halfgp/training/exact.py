@@ -26,7 +26,7 @@ ROOM = 10.0  # times an outputscale that is given, at least, which may be as lar
 
 
 class _Evaluated(Protocol):
-    """What a likelihood tells of a point."""
+    """What a likelihood tells of hyperparameters."""
 
     @property
     def loss(self) -> float:
@@ -47,19 +47,19 @@ def train_exactly(
     flat: float,
     observe: Callable[[Step, Hyperparameters], object],
 ) -> tuple[Hyperparameters, float]:
-    """The best point that SciPy's L-BFGS-B finds, from `start`, on the logarithms of positive parameters.
+    """The best that SciPy's L-BFGS-B finds, from `start`, on the logarithms of positive parameters.
 
     Args:
         start: where to begin.
         likelihood: a loss with its gradient, or an InputError where it has none.
-        rows: that the point is for, all of them.
+        rows: that hyperparameters are for, all of them.
         stage: "cholesky" for all rows, "subset" or "neighbours" for some.
         iterations: at most.
         flat: a change of the loss per row, in an iteration, that ends it.
         observe: called with every evaluation; whatever it raises ends the training.
 
     Returns:
-        The point and its loss; NaN without an iteration.
+        Hyperparameters and their loss; NaN without an iteration.
     """
     if iterations == 0:
         return start, math.nan
@@ -76,7 +76,7 @@ def train_exactly(
         bounds=_bounds(start, origin, rows),
         options={"maxiter": iterations, "ftol": flat},
     )
-    return coordinates.point(search.best), search.lowest
+    return coordinates.hyperparameters(search.best), search.lowest
 
 
 def _bounds(start: Hyperparameters, origin: Tensor, rows: int) -> list[tuple[float, float]]:
@@ -101,7 +101,7 @@ def _bounds(start: Hyperparameters, origin: Tensor, rows: int) -> list[tuple[flo
 
 @dataclass
 class _Search:
-    """The function that is minimised, and the best point (p,) that it was evaluated at."""
+    """The function that is minimised, and the best vector (p,) that it was evaluated at."""
 
     coordinates: Coordinates
     likelihood: Callable[[Hyperparameters], _Evaluated]
@@ -115,9 +115,9 @@ class _Search:
         """The loss and its gradient (p,)."""
         began = time.perf_counter()
         at = torch.from_numpy(vector.copy())
-        point = self.coordinates.point(at)
+        hyperparameters = self.coordinates.hyperparameters(at)
         try:
-            found = self.likelihood(point)
+            found = self.likelihood(hyperparameters)
         except InputError:
             if not self.count:
                 raise
@@ -127,9 +127,9 @@ class _Search:
         if found.loss < self.lowest:
             self.best, self.lowest = at, found.loss
         step = Step(
-            self.stage, self.count, found.loss, 0.0, values_of(point), float(gradient.abs().max()), 0, 0.0,
-            "double", time.perf_counter() - began, peak_memory(),
+            self.stage, self.count, found.loss, 0.0, values_of(hyperparameters), float(gradient.abs().max()),
+            0, 0.0, "double", time.perf_counter() - began, peak_memory(),
         )  # fmt: skip
         self.count += 1
-        self.observe(step, point)
+        self.observe(step, hyperparameters)
         return found.loss, gradient.numpy()

@@ -35,7 +35,7 @@ class Judgement:
     error: float
 
 
-def judge(point: Hyperparameters, problem: Problem, seed: int) -> Judgement:
+def judge(hyperparameters: Hyperparameters, problem: Problem, seed: int) -> Judgement:
     """Predict some rows from landmarks and neighbours, and score that.
 
     A likelihood of neighbourhoods knows what near rows say, that of a subset what far ones do; a model is
@@ -44,12 +44,12 @@ def judge(point: Hyperparameters, problem: Problem, seed: int) -> Judgement:
     """
     order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed))
     rows, landmarks = order[:ROWS], order[ROWS : ROWS + min(LANDMARKS, problem.rows // 4)]
-    of = _Conditioned(point, problem, landmarks)
+    of = _Conditioned(hyperparameters, problem, landmarks)
     residuals, deviations = of.rows(rows)
     squares = residuals.square()
     error = float((squares * deviations.square()[:, None]).mean().sqrt())
     excess = float(squares.mean())
-    if not math.isfinite(excess):  # noise too small for double: nothing is to be learned from that point
+    if not math.isfinite(excess):  # noise too small for double: nothing is to be learned there
         return Judgement(-math.inf, math.inf, math.inf)
     # The density with the scale that these rows ask for, which is what calibration comes to.
     spread = 1.0 + math.log(2.0 * math.pi * max(excess, torch.finfo(torch.float64).tiny))
@@ -65,13 +65,13 @@ def _factor(matrix: Tensor) -> Tensor:
 class _Conditioned:
     """The process, given landmarks."""
 
-    def __init__(self, point: Hyperparameters, problem: Problem, landmarks: Tensor) -> None:
-        self._point, self._problem, self._landmarks = point, problem, landmarks
-        self._centred = point.centred(problem.y)
+    def __init__(self, hyperparameters: Hyperparameters, problem: Problem, landmarks: Tensor) -> None:
+        self._hyperparameters, self._problem, self._landmarks = hyperparameters, problem, landmarks
+        self._centred = hyperparameters.centred(problem.y)
         with torch.no_grad():
-            noise = point.diagonal_noise(problem.fixed_noise)
-            self._diagonal = point.kernel.diagonal(problem.x) + noise
-        self._metric = metric(point.kernel, problem.x)
+            noise = hyperparameters.diagonal_noise(problem.fixed_noise)
+            self._diagonal = hyperparameters.kernel.diagonal(problem.x) + noise
+        self._metric = metric(hyperparameters.kernel, problem.x)
         self._backend = get_backend(problem.backend, problem.x.device)
         inner = self._covariances(landmarks)
         inner.diagonal().copy_(self._diagonal[landmarks])
@@ -81,7 +81,7 @@ class _Conditioned:
     def _covariances(self, rows: Tensor) -> Tensor:
         """Between landmarks and rows (l, m), without noise."""
         x, landmarks = self._problem.x, self._landmarks
-        cross = self._problem.cross(self._point, x[landmarks], "double", rows=rows)
+        cross = self._problem.cross(self._hyperparameters, x[landmarks], "double", rows=rows)
         return torch.as_tensor(cross.to_dense())
 
     @torch.no_grad()
@@ -99,7 +99,10 @@ class _Conditioned:
             explained,
         )
         found = self._backend.conditionals(
-            self._point.kernel, of, precision=Precision.resolve("double"), threads=self._problem.threads
+            self._hyperparameters.kernel,
+            of,
+            precision=Precision.resolve("double"),
+            threads=self._problem.threads,
         )
         return found.residuals, found.deviations
 

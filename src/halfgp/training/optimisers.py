@@ -11,11 +11,11 @@ from torch import Tensor
 
 
 class Optimiser(ABC):
-    """Takes a point and its gradient (p,), gives the next point."""
+    """Takes a vector and its gradient (p,), gives the next vector."""
 
     @abstractmethod
     def step(self, vector: Tensor, gradient: Tensor) -> Tensor:
-        """The next point (p,)."""
+        """The next vector (p,)."""
 
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
@@ -77,9 +77,9 @@ class LBFGS(Optimiser):
     Attributes:
         longest: a step, in any coordinate.
         pairs: so many of the latest are remembered.
-        moves: from point to point, (p,) each.
+        moves: from vector to vector, (p,) each.
         turns: of the gradient along each move, (p,).
-        last: point and gradient (p,) of the last step.
+        last: vector and gradient (p,) of the last step.
     """
 
     longest: float = 0.5
@@ -120,7 +120,7 @@ class LBFGS(Optimiser):
         return q
 
     def state(self) -> dict[str, Tensor]:
-        """Pairs and the last point."""
+        """Pairs and the last vector."""
         found: dict[str, Tensor] = {}
         if self.last is not None:
             found |= {"point": self.last[0], "gradient": self.last[1]}

@@ -95,13 +95,13 @@ class _Run:
 
     def run(self) -> Trained:
         method = choose_method(self._settings.method, self._problem.rows)
-        point, weights, interrupted = self._start, None, False
+        hyperparameters, weights, interrupted = self._start, None, False
         stochastic: StochasticTraining | None = None
         try:
             pretrained, state = self._resume() or (self._exactly(method), None)
-            point = self._coordinates.point(pretrained)
+            hyperparameters = self._coordinates.hyperparameters(pretrained)
             if method == "cg" and self._settings.steps:
-                stochastic = StochasticTraining(point, self._problem, self._settings, self._priors)
+                stochastic = StochasticTraining(hyperparameters, self._problem, self._settings, self._priors)
                 if state is not None:
                     stochastic.state = state
                     logger.info("resumed at step %d from %s", state.index, self._path)
@@ -110,63 +110,65 @@ class _Run:
             interrupted = True
             logger.warning("interrupted: going on with the hyperparameters found so far")
             if stochastic is None and self._found is not None:
-                point = self._found
+                hyperparameters = self._found
             elif stochastic is None and self._best is not None:
-                point = self._best[1]
+                hyperparameters = self._best[1]
         if stochastic is not None:
-            point, weights = stochastic.hyperparameters, stochastic.weights
+            hyperparameters, weights = stochastic.hyperparameters, stochastic.weights
             self._history += stochastic.state.history
-        return Trained(point.detached(), self._history, method, weights, interrupted)
+        return Trained(hyperparameters.detached(), self._history, method, weights, interrupted)
 
     @property
     def _path(self) -> str:
         return "" if self._checkpoint is None else str(self._checkpoint.path)
 
     def _exactly(self, method: str) -> Tensor:
-        """The point (p,) where the exact stage ends: of all rows with Cholesky, of some before CG."""
+        """The vector (p,) where the exact stage ends: of all rows with Cholesky, of some before CG."""
         rows, seed = self._problem.rows, self._settings.seed
         size = rows if method == "cholesky" else min(self._settings.subset, rows)
-        point = self._climb(size, seed)
+        hyperparameters = self._climb(size, seed)
         if 0 < size < rows and self._settings.subset_iterations:
-            self._found = point
+            self._found = hyperparameters
             few = self._problem.x.shape[1] <= FEW_FEATURES
-            starts = [self._start, point] if few else [self._start]
-            point = self._better(point, *(self._among_neighbours(start) for start in starts))
-        vector = self._coordinates.vector(point)
+            starts = [self._start, hyperparameters] if few else [self._start]
+            hyperparameters = self._better(
+                hyperparameters, *(self._among_neighbours(start) for start in starts)
+            )
+        vector = self._coordinates.vector(hyperparameters)
         self._save(vector, None)
         return vector
 
-    def _better(self, *points: Hyperparameters) -> Hyperparameters:
+    def _better(self, *candidates: Hyperparameters) -> Hyperparameters:
         """The one from which rows that are left out are predicted best, with lengthscales that suit them.
 
         Data are denser than any part of them, and show what is shorter than its spacing: all lengthscales
         together are shortened for as long as predictions gain.
         """
         seed = self._settings.seed + 1  # drawn apart from the subset, which may speak well of its own rows
-        judged = [judge(point, self._problem, seed) for point in points]
+        judged = [judge(candidate, self._problem, seed) for candidate in candidates]
         told = ", ".join(map(str, judged))
         logger.info("rows left out, by what a subset and what neighbours taught: %s", told)
-        best = max(range(len(points)), key=lambda i: judged[i].log_density)
-        point, found = points[best], judged[best]
+        best = max(range(len(candidates)), key=lambda i: judged[i].log_density)
+        hyperparameters, found = candidates[best], judged[best]
         for _ in range(SHORTENINGS):
-            shorter = point.stretched(SHORTER)
+            shorter = hyperparameters.stretched(SHORTER)
             other = judge(shorter, self._problem, seed)
             # Both: a density alone may gain by what it says of the deviation, and lose the function.
             if not (other.log_density > found.log_density and other.error < found.error):
                 break
             logger.info("with lengthscales times %g: %s", SHORTER, other)
-            point, found = shorter, other
-        return point
+            hyperparameters, found = shorter, other
+        return hyperparameters
 
-    def _among_neighbours(self, point: Hyperparameters) -> Hyperparameters:
-        """The best point for neighbourhoods among all rows, renewed as the lengthscales move, from there.
+    def _among_neighbours(self, hyperparameters: Hyperparameters) -> Hyperparameters:
+        """The best for neighbourhoods among all rows, renewed as the lengthscales move, from there.
 
         From where a subset ended it is not far, where features are few. Of many, some are irrelevant to a
         subset, and have no gradient any more: from the start then.
         """
         for iterations in ROUNDS:
             likelihood = NeighbourLikelihood.around(
-                point,
+                hyperparameters,
                 self._problem,
                 rows=NEIGHBOUR_ROWS,
                 neighbours=NEIGHBOURS,
@@ -174,8 +176,8 @@ class _Run:
                 priors=self._priors,
             )
             try:
-                point, _ = train_exactly(
-                    point,
+                hyperparameters, _ = train_exactly(
+                    hyperparameters,
                     likelihood,
                     rows=self._problem.rows,
                     stage="neighbours",
@@ -186,10 +188,10 @@ class _Run:
             except InputError as error:  # the neighbours of this metric are too close for the noise
                 logger.info("neighbourhoods end early: %s", error)
                 break
-        return point
+        return hyperparameters
 
     def _climb(self, wanted: int, seed: int) -> Hyperparameters:
-        """The best point that so many rows, drawn by a seed, know."""
+        """The best hyperparameters that so many rows, drawn by a seed, know."""
         # A quarter of the rows costs a hundredth of the time, and leaves little to do for the others.
         sizes = [size for size in (wanted // 4, wanted) if size >= SMALLEST or size == wanted > 0]
         starts = _starts(self._start)
@@ -201,13 +203,13 @@ class _Run:
     def _climb_from(
         self, start: Hyperparameters, size: int, seed: int, last: bool
     ) -> tuple[Hyperparameters, float]:
-        """The best point that so many rows know from there, and its loss."""
+        """The best hyperparameters that so many rows know from there, and their loss."""
         problem = self._problem
         some = problem if size == problem.rows else problem.subset(size, seed)
 
-        def likelihood(point: Hyperparameters) -> DenseLikelihood:
+        def likelihood(hyperparameters: Hyperparameters) -> DenseLikelihood:
             return dense_likelihood(
-                point,
+                hyperparameters,
                 some.x,
                 some.y,
                 fixed_noise=some.fixed_noise,
@@ -226,11 +228,11 @@ class _Run:
             observe=self._observe_exact,
         )
 
-    def _observe_exact(self, step: Step, point: Hyperparameters) -> None:
+    def _observe_exact(self, step: Step, hyperparameters: Hyperparameters) -> None:
         self._history.append(step)
         if self._best is None or step.loss < self._best[0]:
-            self._best = (step.loss, point)
-        self._observer(step, point)
+            self._best = (step.loss, hyperparameters)
+        self._observer(step, hyperparameters)
 
     def _resume(self) -> tuple[Tensor, State | None] | None:
         found = None if self._checkpoint is None else self._checkpoint.read()

@@ -28,7 +28,7 @@ from halfgp.training.settings import Training
 RUNGS = ("half", "single", "double")  # what a step that failed climbs through
 # With 15 the loss is too high by 0.1 a row at a noise of 1e-3; with 40 by less than its error.
 LANCZOS_STEPS = 40
-BACKTRACK = 0.5  # of the way to a point that failed
+BACKTRACK = 0.5  # of the way to a vector that failed
 
 
 @dataclass
@@ -40,7 +40,7 @@ class State:
         solutions: (m, q + s) of the last good step, or None.
         index: of the next step.
         precision: of the solves; "auto", or a rung once a step has failed.
-        before: point and gradient (p,) of the last good step, or None.
+        before: vector and gradient (p,) of the last good step, or None.
         secant: how far the last good step had moved (p,), and by what its solutions changed (m, q + s).
         optimiser: its state.
         loss: of the last good step.
@@ -62,7 +62,7 @@ class State:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a step found at its point.
+    """What a step found where it was taken.
 
     Attributes:
         operator: K + noise there.
@@ -104,8 +104,8 @@ class StochasticTraining:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """At the current point."""
-        return self._coordinates.point(self.state.vector)
+        """Where the next step is taken."""
+        return self._coordinates.hyperparameters(self.state.vector)
 
     @property
     def weights(self) -> Tensor | None:
@@ -115,7 +115,7 @@ class StochasticTraining:
 
     @property
     def warm_start(self) -> Tensor | None:
-        """Solutions (m, q + s) to expect at the current point: the last ones, carried on as they changed.
+        """Solutions (m, q + s) to expect there: the last ones, carried on as they changed.
 
         Loose solves that start from the last solutions lag behind: those of the probes grow as the noise
         falls, its trace is taken for too small, and the noise falls too far.
@@ -134,18 +134,18 @@ class StochasticTraining:
     ) -> None:
         """All steps that are left; `save` after each."""
         while self.state.index < self._settings.steps:
-            point = self.hyperparameters
+            hyperparameters = self.hyperparameters
             with torch_threads(self._threads):
-                step = self._step(point)
+                step = self._step(hyperparameters)
             self.state.history.append(step)
             save(self.state)
-            observe(step, point)
+            observe(step, hyperparameters)
 
-    def _step(self, point: Hyperparameters) -> Step:
+    def _step(self, hyperparameters: Hyperparameters) -> Step:
         began = time.perf_counter()
         state = self.state
         try:
-            found = self._evaluate(point)
+            found = self._evaluate(hyperparameters)
         except InputError:
             if state.before is None:  # where training starts is the user's choice, and so is the message
                 raise
@@ -154,28 +154,32 @@ class StochasticTraining:
         if found is None or not found.finite:
             note = self._roll_back()
         else:
-            passes += self._advance(point, found)
+            passes += self._advance(hyperparameters, found)
         norm, residual, precision = math.nan, math.nan, state.precision
         if found is not None:
             norm, precision = float(found.gradient.abs().max()), found.result.precision
             residual = float(torch.as_tensor(found.result.residual_norms).max())
         return Step(
-            "cg", len(state.history), state.loss, state.loss_error, values_of(point), norm, passes, residual,
-            precision, time.perf_counter() - began, peak_memory(), note,
+            "cg", len(state.history), state.loss, state.loss_error, values_of(hyperparameters), norm, passes,
+            residual, precision, time.perf_counter() - began, peak_memory(), note,
         )  # fmt: skip
 
-    def _evaluate(self, point: Hyperparameters) -> Evaluation:
+    def _evaluate(self, hyperparameters: Hyperparameters) -> Evaluation:
         """Solve and differentiate; in single, or in double once nothing less will do."""
-        operator = self._problem.system(point, "double" if self.state.precision == "double" else "single")
+        operator = self._problem.system(
+            hyperparameters, "double" if self.state.precision == "double" else "single"
+        )
         recipe = self._settings.recipe()
         built = None if recipe is None else recipe.build(operator)
-        result = self._solve(point, operator, built)
-        named = self._estimator.gradient(point, operator, torch.as_tensor(result.solution))
+        result = self._solve(hyperparameters, operator, built)
+        named = self._estimator.gradient(hyperparameters, operator, torch.as_tensor(result.solution))
         return Evaluation(operator, built, result, self._coordinates.pull_back(self.state.vector, named))
 
-    def _solve(self, point: Hyperparameters, operator: Operator, built: Preconditioner | None) -> SolveResult:
+    def _solve(
+        self, hyperparameters: Hyperparameters, operator: Operator, built: Preconditioner | None
+    ) -> SolveResult:
         settings = self._settings
-        b = self._estimator.right_hand_sides(point, operator.nugget)
+        b = self._estimator.right_hand_sides(hyperparameters, operator.nugget)
         return cg(
             operator,
             b,
@@ -196,11 +200,11 @@ class StochasticTraining:
         given = self._problem.precision
         return given if self.state.precision == _name(given) else self.state.precision
 
-    def _advance(self, point: Hyperparameters, found: Evaluation) -> int:
+    def _advance(self, hyperparameters: Hyperparameters, found: Evaluation) -> int:
         """Take what was found into the state, and go on; returns passes over K that this took."""
         state, passes = self.state, 0
         if state.before is None:
-            state.loss, state.loss_error, passes = self._loss(point, found)
+            state.loss, state.loss_error, passes = self._loss(hyperparameters, found)
         else:
             # By the trapezoid rule from the last one: the gradients are there, a log-determinant is not.
             origin, slope = state.before
@@ -218,7 +222,7 @@ class StochasticTraining:
         return passes
 
     def _roll_back(self) -> str:
-        """Half way back to the last good point, on the next rung; returns a note for the history."""
+        """Half way back to the last good vector, on the next rung; returns a note for the history."""
         state = self.state
         below = state.precision if state.precision in RUNGS else "single"
         if below == RUNGS[-1]:
@@ -231,10 +235,10 @@ class StochasticTraining:
             state.vector = state.before[0] + BACKTRACK * (state.vector - state.before[0])
         return f"no finite gradient: rolled back, on in {state.precision}"
 
-    def _loss(self, point: Hyperparameters, found: Evaluation) -> tuple[float, float, int]:
+    def _loss(self, hyperparameters: Hyperparameters, found: Evaluation) -> tuple[float, float, int]:
         """The loss per row and target, its standard error, by Lanczos quadrature, and the passes it took."""
         n, q = self._problem.y.shape
-        r = point.centred(self._problem.y[self._problem.held])
+        r = hyperparameters.centred(self._problem.y[self._problem.held])
         determinant = log_determinant(
             found.operator,
             probes=self._settings.probes,
@@ -243,7 +247,7 @@ class StochasticTraining:
             seed=self._settings.seed,
             warn=False,  # its error is that of the loss
         )
-        prior = float(log_prior(point.named_parameters(), self._priors))
+        prior = float(log_prior(hyperparameters.named_parameters(), self._priors))
         fit = float(found.operator.dot(r, torch.as_tensor(found.result.solution)[:, :q]).sum())
         loss = (0.5 * (fit + q * determinant.value) - prior) / (n * q) + 0.5 * math.log(2 * math.pi)
         return loss, 0.5 * determinant.error / n, determinant.passes

@@ -21,7 +21,7 @@ LARGE = ("houseelectric", "osborne_magnetic", "covtype_elev")
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SampledSplit:
     """Training and test rows of a set, in float64, standardised by all training rows of the split.
 
     Attributes:
@@ -78,7 +78,7 @@ class Context:
 
     def rows(
         self, name: str, most: int | None = None, most_test: int | None = None, split: int | None = None
-    ) -> Rows:
+    ) -> SampledSplit:
         """A set by its name, UCI or large, split into training and test rows and standardised.
 
         Large sets have no published splits: a tenth of the rows is held out, drawn by the seed.
@@ -107,7 +107,7 @@ class Context:
         generator = torch.Generator().manual_seed(k)
         train = torch.randperm(len(y), generator=generator)[:most]
         test = torch.randperm(len(y_test), generator=generator)[:most_test]
-        return Rows(
+        return SampledSplit(
             name=name,
             x=features.apply(x[train]),
             y=target.apply(y[train, None])[:, 0],

@@ -10,7 +10,7 @@ import torch
 
 from halfgp.kernels import RBF, Kernel
 from halfgp.operators import KernelOperator
-from halfgp.paper.frame.context import Context, Rows
+from halfgp.paper.frame.context import Context, SampledSplit
 from halfgp.paper.frame.part import Claim, Data, Outcome, Part, Table, Verdict
 from halfgp.paper.studies.fits import Fit, fit
 from halfgp.paper.studies.plan import SMALL, request
@@ -45,7 +45,7 @@ def _measure(context: Context) -> Outcome:
     )
 
 
-def _predict(model: Fit, rows: Rows, method: str) -> Data:
+def _predict(model: Fit, rows: SampledSplit, method: str) -> Data:
     """The RMSE of means whose solve and product are in one precision."""
     kernel, noise = _kernel(model)
     precision, dtype = PRESETS[method], PRESETS[method].inputs.dtype

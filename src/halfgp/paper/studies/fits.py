@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from halfgp.errors import InputError
 from halfgp.estimator import GPRegressor
 from halfgp.json_text import as_json
-from halfgp.paper.frame.context import Context, Rows
+from halfgp.paper.frame.context import Context, SampledSplit
 from halfgp.paper.frame.fingerprints import Origin, fingerprint_of
 from halfgp.paper.studies import svgp
 from halfgp.replacement import write_whole
@@ -153,7 +153,7 @@ def _read(path: Path, now: str, context: Context) -> Fit | None:
     return Fit(**document["fit"])
 
 
-def _ours(request: FitRequest, rows: Rows) -> Fit:
+def _ours(request: FitRequest, rows: SampledSplit) -> Fit:
     model = GPRegressor.paper(
         kernel=request.kernel,
         precision=request.method,
@@ -186,7 +186,7 @@ def _ours(request: FitRequest, rows: Rows) -> Fit:
     )
 
 
-def _svgp(request: FitRequest, rows: Rows) -> Fit:
+def _svgp(request: FitRequest, rows: SampledSplit) -> Fit:
     found = svgp.fit(
         rows,
         request.kernel,
@@ -208,7 +208,7 @@ def _svgp(request: FitRequest, rows: Rows) -> Fit:
     )
 
 
-def _scored(rows: Rows, mean: NDArray[np.float64], std: NDArray[np.float64], **about: Any) -> Fit:
+def _scored(rows: SampledSplit, mean: NDArray[np.float64], std: NDArray[np.float64], **about: Any) -> Fit:
     found = score(rows.y_test, mean, std)
     assert found.nll is not None
     assert found.constant_nll is not None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from halfgp.errors import InputError
-from halfgp.paper.frame.context import Rows
+from halfgp.paper.frame.context import SampledSplit
 
 PACKAGES = ("gpytorch",)
 BATCH = 1024
@@ -49,7 +49,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("gpytorch") is not None
 
 
-def fit(rows: Rows, kernel: str, ard: bool, *, inducing: int, epochs: int, seed: int) -> Prediction:
+def fit(rows: SampledSplit, kernel: str, ard: bool, *, inducing: int, epochs: int, seed: int) -> Prediction:
     """Train on minibatches with Adam, in single precision, and predict.
 
     Args:
