@@ -43,7 +43,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, 2))
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(N)
 NEW = RNG.standard_normal((30, 2)) * 1.5
-QUICK: dict[str, Any] = {"subset": 40, "subset_iterations": 4, "steps": 2}
+QUICK: dict[str, Any] = {"training__subset": 40, "training__subset_iterations": 4, "training__steps": 2}
 CG: dict[str, Any] = {**QUICK, "method": "cg"}
 
 
@@ -70,7 +70,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "every object": {
         **CG,
         "kernel": 1.5 * RBF([1.0, 2.0]) + Matern(0.5, active_dims=[1]) + White(0.01),
-        "preconditioner": PivotedCholesky(rank=20),
+        "solve__preconditioner": PivotedCholesky(rank=20),
         "precision": Precision.resolve("half"),
         "priors": {
             "noise": Gamma(1.5, 2.0),
@@ -84,8 +84,14 @@ MODELS: dict[str, dict[str, Any]] = {
         "memory_limit": "2 GB",
         "mean": "zero",
     },
-    "neighbours": {**CG, "preconditioner": SparseInverseCholesky(neighbours=5, landmarks=3, seed=2)},
-    "every other": {**CG, "priors": None, "preconditioner": Nystrom(rank=9, seed=2), "rank": 3, "threads": 1},
+    "neighbours": {**CG, "solve__preconditioner": SparseInverseCholesky(neighbours=5, landmarks=3, seed=2)},
+    "every other": {
+        **CG,
+        "priors": None,
+        "solve__preconditioner": Nystrom(rank=9, seed=2),
+        "solve__rank": 3,
+        "threads": 1,
+    },
 }
 
 
@@ -146,7 +152,7 @@ def test_variances_of_the_rows_and_later_rows(name: str, tmp_path: Path) -> None
 def test_numbers_of_numpy_and_a_limit_in_floating_point(tmp_path: Path) -> None:
     options = {
         **CG,
-        "steps": np.int64(1),
+        "training__steps": np.int64(1),
         "threads": np.int32(1),
         "training__tol": np.float32(0.5),
         "memory_limit": 2e9,
@@ -180,8 +186,30 @@ def test_priors_as_files_had_them_before_there_were_others(saved: Path, tmp_path
     assert_same_bits(load_model(saved)[0], loaded)
 
 
+def fifth_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Some settings that are in groups now stand on the first level."""
+    settings = header["settings"]
+    for group, names in {
+        "training": ("subset", "subset_iterations", "steps"),
+        "solve": ("preconditioner", "rank"),
+    }.items():
+        settings.update({name: settings[group].pop(name) for name in names})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_of_the_fifth_format_is_the_same_model(name: str, tmp_path: Path) -> None:
+    model = ExactGP(**MODELS[name]).fit(X, Y)
+    save_model(model, tmp_path / "new")
+    loaded, _ = load_model(rewrite(tmp_path / "new", tmp_path / "old", fifth_format, format_version="5"))
+    assert loaded.settings.training == model.settings.training
+    assert loaded.settings.solve == model.settings.solve
+    assert loaded.report == model.report
+    assert_same_bits(model, loaded)
+
+
 def fourth_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Without residuals of rows that were left out."""
+    fifth_format(header, tensors)
     del tensors["residuals"]
 
 
@@ -300,8 +328,8 @@ class Flat:
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError, match="Call `fit` first"):
         save_model(ExactGP(), tmp_path / "m")
-    with pytest.raises(InputError, match=r"`preconditioner` must be one of .*Nystrom.*got Homemade"):
-        save_model(ExactGP(**CG, preconditioner=Homemade()).fit(X, Y), tmp_path / "m")
+    with pytest.raises(InputError, match=r"`solve__preconditioner` must be one of .*Nystrom.*got Homemade"):
+        save_model(ExactGP(**CG, solve__preconditioner=Homemade()).fit(X, Y), tmp_path / "m")
     with pytest.raises(InputError, match=r"`priors` must be one of Gamma, LogNormal to be stored; got Flat"):
         save_model(ExactGP(**QUICK, priors={"noise": Flat()}).fit(X, Y), tmp_path / "m")
     broken = ExactGP(**QUICK).fit(X, Y)
@@ -363,9 +391,12 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "no kernel setting": (lambda h, t: h["settings"].pop("kernel"), "settings"),
     "foreign kernel": (put("kernel", "class", value="os.system"), "kernel.*class"),
     "kernel of other columns": (put("kernel", value={"class": "RBF"}), "kernel"),
-    "recipe": (put("settings", "preconditioner", "class", value="Popen"), "settings.preconditioner.class"),
-    "recipe field": (put("settings", "preconditioner", "fields", "rank", value="9"), "rank"),
-    "recipe value": (put("settings", "preconditioner", "fields", "rank", value=-9), "`rank`"),
+    "recipe": (
+        put("settings", "solve", "preconditioner", "class", value="Popen"),
+        "solve.preconditioner.class",
+    ),
+    "recipe field": (put("settings", "solve", "preconditioner", "fields", "rank", value="9"), "rank"),
+    "recipe value": (put("settings", "solve", "preconditioner", "fields", "rank", value=-9), "`rank`"),
     "prior": (put("settings", "priors", "noise", value=[1, 2]), "settings.priors.noise"),
     "prior class": (
         put("settings", "priors", "noise", "class", value="Popen"),
@@ -381,7 +412,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
         "settings.priors.lengthscale.fields.density.class",
     ),
     "prior without a density": (put(*OVERALL[:-1], value={}), "settings.priors.lengthscale.fields"),
-    "bool for int": (put("settings", "steps", value=True), "settings.steps"),
+    "bool for int": (put("settings", "training", "steps", value=True), "settings.training.steps"),
     "null for bool": (put("settings", "ard", value=None), "settings.ard"),
     "text for number": (put("settings", "training", "tol", value="small"), "settings.training.tol"),
     "huge integer": (put("settings", "training", "tol", value=10**400), "settings.training.tol"),

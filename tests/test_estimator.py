@@ -46,8 +46,8 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((N, 2))
 Y = np.sin(X[:, 0]) + 0.05 * RNG.standard_normal(N)
 NEW = RNG.standard_normal((9, 2))
-CG: dict[str, Any] = {"method": "cg", "subset": 20, "subset_iterations": 3, "steps": 2}
-EXACT: dict[str, Any] = {"subset_iterations": 5}
+CG: dict[str, Any] = {"method": "cg", "training": TrainingOptions(subset=20, subset_iterations=3, steps=2)}
+EXACT: dict[str, Any] = {"training": TrainingOptions(subset_iterations=5)}
 BOTH = pytest.mark.parametrize(
     "options", [EXACT, CG, {**CG, "variances": VarianceOptions("local")}], ids=["exact", "cg", "local"]
 )
@@ -62,7 +62,7 @@ def fitted() -> GPRegressor:
 
 
 # Few iterations: the checks are about the manners of an estimator, not about where its training ends.
-@parametrize_with_checks([GPRegressor(subset_iterations=10)])
+@parametrize_with_checks([GPRegressor(training=TrainingOptions(subset_iterations=10))])
 def test_scikit_learn(estimator: GPRegressor, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or a check of NumPy arrays would be skipped
     check(estimator)
@@ -116,7 +116,11 @@ def test_pipeline_search_and_cross_validation() -> None:
     pipeline = make_pipeline(StandardScaler(), GPRegressor(**EXACT))
     assert cross_val_score(pipeline, X, Y, cv=3).min() > 0.8
     # Grids are made of numbers of NumPy.
-    grid = {"kernel": ["rbf", RBF([1.0, 1.0])], "noise": np.array([0.1, 0.2]), "steps": np.array([1, 2])}
+    grid = {
+        "kernel": ["rbf", RBF([1.0, 1.0])],
+        "noise": np.array([0.1, 0.2]),
+        "training__steps": np.array([1, 2]),
+    }
     search = GridSearchCV(GPRegressor(**EXACT), grid, cv=2).fit(X, Y)
     assert search.score(X, Y) > 0.9
     assert search.best_estimator_.predict(NEW, return_std=True)[1].shape == (9,)
@@ -133,14 +137,15 @@ def test_a_forked_child_fits_after_its_parent() -> None:
     """With two threads, whose copies in the child do not exist: it must not wait for them."""
     program = """
         import multiprocessing, numpy as np, torch, warnings
-        from halfgp import GPRegressor, VarianceOptions
+        from halfgp import GPRegressor
         warnings.simplefilter("ignore")  # newer Pythons warn of forks with threads
         torch.set_num_threads(2)
         X = np.random.default_rng(0).standard_normal((400, 2))
         def fit():
-            local = {"method": "cg", "subset": 100, "steps": 1, "variances": VarianceOptions("local")}
-            for options in ({}, local):
-                GPRegressor(subset_iterations=1, **options).fit(X, X[:, 0]).predict(X, return_std=True)
+            some = {"training__subset": 100, "training__steps": 1}
+            for options in ({}, {"method": "cg", "variances__method": "local", **some}):
+                gp = GPRegressor().set_params(training__subset_iterations=1, **options)
+                gp.fit(X, X[:, 0]).predict(X, return_std=True)
         fit()
         child = multiprocessing.get_context("fork").Process(target=fit)
         child.start()
@@ -290,7 +295,7 @@ def test_nothing_is_answered_before_fit(tmp_path: Path) -> None:
         regressor.predict(X)
 
 
-@pytest.mark.parametrize("options", [EXACT, CG, {**CG, "steps": 0, "subset": 0}])
+@pytest.mark.parametrize("options", [EXACT, CG, {"method": "cg", "training": TrainingOptions(subset=0)}])
 def test_the_history_can_be_drawn(options: dict[str, Any]) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -305,10 +310,10 @@ def test_the_history_can_be_drawn(options: dict[str, Any]) -> None:
 
 
 def test_the_papers_setting() -> None:
-    regressor = GPRegressor.paper(steps=3)
-    assert (regressor.kernel, regressor.precision, regressor.steps) == ("rbf", "half", 3)
+    regressor = GPRegressor.paper(training__steps=3)
+    assert (regressor.kernel, regressor.precision, regressor.training.steps) == ("rbf", "half", 3)
     assert regressor.lengthscale == regressor.outputscale == math.log(2)
-    assert GPRegressor.paper().steps == 50
+    assert GPRegressor.paper().training.steps == 50
     step = regressor.fit(X, Y).history_[0]
     assert step.stage == "cg"
     assert step.hyperparameters["noise"] == pytest.approx(2.0)
@@ -484,8 +489,9 @@ WRONG: list[dict[str, Any]] = [
         {"solve__tol": math.nan},
         {"variances": "local"},
     ),
-    *({"steps": 2.5}, {"steps": True}, {"rank": -1}, {"rank": 1.5}, {"threads": 0}, {"threads": "all"}),
-    *({"preconditioner": 3}, {"preconditioner": "none"}, {"checkpoint": 3}),
+    *({"training__steps": 2.5}, {"training__steps": True}, {"solve__rank": -1}, {"solve__rank": 1.5}),
+    *({"threads": 0}, {"threads": "all"}, {"checkpoint": 3}),
+    *({"solve__preconditioner": 3}, {"solve__preconditioner": "none"}),
     *({"priors": 3}, {"memory_limit": []}, {"memory_limit": "much"}, {"precision": 3}),
     *({"backend": "none"}, {"method": []}, {"device": "cuda"}, {"mean": "linear"}),
 ]

@@ -12,7 +12,7 @@ from halfgp import GPRegressor
 from halfgp.datasets import load_uci
 from halfgp.errors import UnsolvedError
 from halfgp.kernels.random_features import PriorSamples
-from halfgp.settings import VarianceOptions
+from halfgp.settings import TrainingOptions, VarianceOptions
 
 LEAST = 0.9  # of 95 % intervals; of 1,000 targets it is six deviations below
 
@@ -48,7 +48,7 @@ def coverage(gp, x, y):
 def test_a_model_of_a_subset_covers_at_every_noise(function, noise, kernel):
     """As above 3,000 rows: learned on some, conditioned on all."""
     x, y, new, truth = data(function, noise, 700)
-    gp = GPRegressor(kernel=kernel, method="cg", subset=250).fit(x, y)
+    gp = GPRegressor(kernel=kernel, method="cg", training=TrainingOptions(subset=250)).fit(x, y)
     assert gp.report_.solved
     assert gp.report_.error <= 0.1
     assert coverage(gp, new, truth) >= LEAST
@@ -60,14 +60,16 @@ def test_so_it_does_without_a_factor_in_double_or_says_so(noise, variance, monke
     """As above 6,000 rows, and above 10,000."""
     monkeypatch.setattr("halfgp.planner.DOUBLE_ROWS", 0)
     x, y, new, truth = data("smooth", noise, 700)
-    gp = GPRegressor(method="cg", subset=250, variances=VarianceOptions(variance)).fit(x, y)
+    gp = GPRegressor(
+        method="cg", training=TrainingOptions(subset=250), variances=VarianceOptions(variance)
+    ).fit(x, y)
     assert coverage(gp, new, truth) >= LEAST
 
 
 def test_noise_free_rows_above_the_exact_limit():
     """5,000 rows of a sine had 0.6 % in intervals of 95 %."""
     x, y, new, truth = data("wave", 0.0, 3200)
-    gp = GPRegressor(subset=400).fit(x, y)
+    gp = GPRegressor(training=TrainingOptions(subset=400)).fit(x, y)
     assert gp.report_.method == "cg"
     assert coverage(gp, new, truth) >= LEAST
 
@@ -80,7 +82,9 @@ def test_bike_without_a_prior_is_solved_or_refused():
     """Its solve ended at a residual of 0.97, and the model was returned."""
     x, y, new, truth = load_uci("bike").split(0)
     try:
-        gp = GPRegressor(method="cg", subset=500, priors=None).fit(x[:1500], y[:1500])
+        gp = GPRegressor(method="cg", training=TrainingOptions(subset=500), priors=None).fit(
+            x[:1500], y[:1500]
+        )
     except UnsolvedError:
         return
     assert gp.score(new, truth) > 0.9
@@ -89,7 +93,7 @@ def test_bike_without_a_prior_is_solved_or_refused():
 def test_draws_through_a_factor_need_no_prior_samples(monkeypatch):
     """500 draws at 100 points of 2,500 rows took 29 seconds."""
     x, y, new, _ = data("smooth", 0.1, 300)
-    gp = GPRegressor(subset_iterations=5).fit(x, y)
+    gp = GPRegressor(training=TrainingOptions(subset_iterations=5)).fit(x, y)
 
     def refuse(*_args):
         raise AssertionError("a prior was drawn")

@@ -20,7 +20,7 @@ from halfgp.scores import Scores
 LEVELS = (0.5, 0.9, 0.95)
 ROUTES: dict[str, tuple[int, dict[str, Any]]] = {
     "double factor": (1000, {}),
-    "products": (3000, {"method": "cg", "subset": 200, "variances__method": "local"}),
+    "products": (3000, {"method": "cg", "training__subset": 200, "variances__method": "local"}),
 }
 TESTED = 20_000
 DEVIATIONS = 4.0
@@ -35,7 +35,7 @@ RNG = np.random.default_rng(1)
 X = RNG.uniform(-2, 2, (80, 2))
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_exponential(80)
 NEW = RNG.uniform(-2, 2, (15, 2))
-QUICK: dict[str, Any] = {"subset_iterations": 5}
+QUICK: dict[str, Any] = {"training__subset_iterations": 5}
 
 
 @cache
@@ -44,7 +44,7 @@ def scored(noise: str, route: str) -> Scores:
     rng = np.random.default_rng(0)
     points = rng.uniform(-2, 2, (rows + TESTED, 2))
     values = np.sin(2 * points[:, 0]) + points[:, 1] + 0.3 * NOISES[noise](rng, len(points))
-    model = ExactGP(subset_iterations=15, **options).fit(points[:rows], values[:rows])
+    model = ExactGP(training__subset_iterations=15, **options).fit(points[:rows], values[:rows])
     assert model.report.route == route
     return model.fitted.scores(values[rows:], model.predict(points[rows:], return_std=True))
 
@@ -109,7 +109,7 @@ def test_several_levels_and_targets() -> None:
 
 
 def test_the_estimator_has_it() -> None:
-    regressor = GPRegressor(**QUICK).fit(X, Y)
+    regressor = GPRegressor().set_params(**QUICK).fit(X, Y)
     for one, other in zip(
         regressor.predict_interval(NEW, coverage=0.7),
         regressor.model_.predict_interval(NEW, 0.7),
@@ -214,7 +214,7 @@ def test_intervals_are_ordered_and_finite(rows: list[tuple[float, float]], level
     points, values = np.array(rows).T
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*one value")
-        model = ExactGP(subset_iterations=2).fit(points[:, None], values)
+        model = ExactGP(training__subset_iterations=2).fit(points[:, None], values)
     lower, upper = model.predict_interval(np.array([[-1e4], [0.0], [points[0]]]), sorted(levels))
     assert np.isfinite([lower, upper]).all()
     assert (lower <= upper).all()

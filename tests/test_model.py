@@ -23,7 +23,7 @@ X = (points(N, 2) * torch.tensor([10.0, 0.01]) + torch.tensor([100.0, 0.0])).num
 Y = (30.0 * targets(points(N, 2), q=2) + torch.tensor([1000.0, -50.0])).numpy()
 y = Y[:, 0]
 NEW = (points(20, 2, seed=4) * torch.tensor([10.0, 0.01]) + torch.tensor([100.0, 0.0])).numpy()
-QUICK = {"subset_iterations": 5}
+QUICK = {"training__subset_iterations": 5}
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +105,9 @@ def test_errors_come_with_the_prediction(one):
 
 
 def test_the_error_of_a_deviation_is_in_the_units_of_deviations():
-    model = ExactGP(method="cg", variances__method="local", variances__neighbours=5, subset=50, **QUICK).fit(
-        X, y
-    )
+    model = ExactGP(
+        method="cg", variances__method="local", variances__neighbours=5, training__subset=50, **QUICK
+    ).fit(X, y)
     few, error = (model.predict(NEW, return_std=True, return_error=True)[k] for k in (1, 3))
     book, scale = book_of(model)
     exact = (book.covariance(standardised(NEW)).diagonal() + model.hyperparameters.noise.value).sqrt()
@@ -169,7 +169,7 @@ def test_leaving_rows_out_is_to_fit_without_them(two):
 
 
 @pytest.mark.parametrize(
-    "options", [{"method": "cholesky"}, {"method": "cg", "solve__tol": 1e-6, "subset": 60}]
+    "options", [{"method": "cholesky"}, {"method": "cg", "solve__tol": 1e-6, "training__subset": 60}]
 )
 @pytest.mark.parametrize("known", [False, True])
 def test_an_update_is_a_model_of_all_rows(options, known):
@@ -277,7 +277,7 @@ def test_bad_rows_are_refused_before_any_work(arguments, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": -1}, "`steps` must be an integer of at least 0"),
+        ({"training__steps": -1}, "`training__steps` must be an integer of at least 0"),
         ({"kernel": "matern"}, "`kernel` must be a kernel such as .*; got 'matern'"),
         ({"kernel": 3}, "`kernel` must be a name or a kernel such as `RBF\\(\\)`; got 3"),
         (
@@ -288,7 +288,10 @@ def test_bad_rows_are_refused_before_any_work(arguments, message):
             {"priors": {"lengthscales": Gamma(1.0, 1.0)}},
             "positive parameters of the model, .*; got 'lengthscales'",
         ),
-        ({"preconditioner": "nystrom", "rank": -3}, "`rank` must be an integer of at least 0"),
+        (
+            {"solve__preconditioner": "nystrom", "solve__rank": -3},
+            "`solve__rank` must be an integer of at least 0",
+        ),
     ],
 )
 def test_bad_options_are_refused_at_fit(options, message):
@@ -345,7 +348,7 @@ def test_ctrl_c_leaves_a_model_that_predicts(stage, options):
         if isinstance(event, Step) and event.stage == stage and event.index == 2:
             raise KeyboardInterrupt
 
-    choice = {"method": "cg", "subset": 60, "steps": 5, "training__probes": 4, **options}
+    choice = {"method": "cg", "training__subset": 60, "training__steps": 5, "training__probes": 4, **options}
     model = ExactGP(**choice).fit(X, y, callbacks=[stop])
     assert model.report.interrupted
     assert [step.stage for step in model.history].count(stage) == 3
@@ -360,8 +363,8 @@ def test_callbacks_see_every_step():
     seen = []
     options = {
         "method": "cg",
-        "subset": 60,
-        "steps": 2,
+        "training__subset": 60,
+        "training__steps": 2,
         "training__probes": 3,
         "variances__method": "local",
         **QUICK,
@@ -461,7 +464,7 @@ def test_relevance_is_by_column():
 
 
 def test_a_seed_decides_everything():
-    options = {"method": "cg", "subset": 60, "steps": 2, "training__probes": 3, **QUICK}
+    options = {"method": "cg", "training__subset": 60, "training__steps": 2, "training__probes": 3, **QUICK}
     one, same = (ExactGP(**options, random_state=4).fit(X, y).predict(NEW).mean for _ in range(2))
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, ExactGP(**options, random_state=5).fit(X, y).predict(NEW).mean)
@@ -495,7 +498,7 @@ from halfgp.memory import peak_memory as peak
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 20), dtype=np.float32)
-model = ExactGP(ard=False, subset_iterations=2).fit(X, X[:, 0])
+model = ExactGP(ard=False, training__subset_iterations=2).fit(X, X[:, 0])
 new = np.zeros((1_000_000, 20), dtype=np.float32)
 new += X[0]
 model.predict(new[:100])
@@ -536,7 +539,9 @@ def test_noise_that_depends_on_the_point_is_that_of_the_point():
 
 
 def test_the_noise_starts_where_it_is_said_to_the_last_bit():
-    start = ExactGP(**{**QUICK, "subset_iterations": 0, "method": "cholesky", "noise": 0.1}).fit(X, y)
+    start = ExactGP(**{**QUICK, "training__subset_iterations": 0, "method": "cholesky", "noise": 0.1}).fit(
+        X, y
+    )
     assert float(start.hyperparameters.noise.value) == 0.1
 
 

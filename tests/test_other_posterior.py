@@ -103,7 +103,7 @@ def read(about: dict[str, Any], stored: Stored, known: posteriors.Known) -> Post
 
 @pytest.fixture
 def model() -> ExactGP:
-    exact = ExactGP(subset_iterations=10).fit(X, Y)
+    exact = ExactGP(training__subset_iterations=10).fit(X, Y)
     hyperparameters = exact.hyperparameters
     other: Posterior = Inducing(exact.posterior.problem, hyperparameters, torch.arange(0, 200, 2))
     report = exact.report.with_outcome(other.outcome)

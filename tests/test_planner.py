@@ -19,7 +19,7 @@ from halfgp.planner import (
     make_plan,
     usable_memory,
 )
-from halfgp.settings import Settings
+from halfgp.settings import Settings, TrainingOptions
 
 # The process grows by what a fit takes; both fits once, small, so that libraries are warm.
 MEASURE = """
@@ -68,9 +68,9 @@ def test_a_plan_says_what_will_be_done():
     assert (small.rows, small.features, small.method, small.variance) == (1000, 3, "cholesky", "cholesky")
     assert small.passes == 0
     assert small.memory_limit == usable_memory()
-    large = make_plan(200_000, 9, 1, Settings(steps=10))
+    large = make_plan(200_000, 9, 1, Settings(training=TrainingOptions(steps=10)))
     assert (large.method, large.variance) == ("cg", "local")
-    assert large.passes > make_plan(200_000, 9, 1, Settings(steps=0)).passes
+    assert large.passes > make_plan(200_000, 9, 1, Settings(training=TrainingOptions(steps=0))).passes
     assert large.seconds > large.passes * 200_000**2 / 1e9
     assert "200,000 rows, 9 features: training by cg, variances by local" in str(large)
 
@@ -82,13 +82,16 @@ def test_a_plan_says_what_will_be_done():
         ({"targets": 50}, {}),
         ({"features": 50}, {}),
         ({}, {"training__probes": 100}),
-        ({}, {"rank": 5000}),
+        ({}, {"solve__rank": 5000}),
         ({}, {"variances__method": "cholesky"}),
     ],
     ids=repr,
 )
 def test_memory_grows_with_what_takes_memory(shape, options):
-    plain, base = Settings(rank=100, steps=5), {"rows": 100_000, "features": 5, "targets": 1}
+    plain, base = (
+        Settings().with_params(solve__rank=100, training__steps=5),
+        {"rows": 100_000, "features": 5, "targets": 1},
+    )
     more = make_plan(settings=plain.with_params(**options), **{**base, **shape})
     assert more.memory > make_plan(settings=plain, **base).memory
 
@@ -130,14 +133,14 @@ def test_the_speed_of_this_machine_is_measured_once(monkeypatch):
 @pytest.mark.parametrize(
     ("n", "options"),
     [
-        (6000, {"method": "cg", "variances__method": "local", "subset": 0, "steps": 1}),
+        (6000, {"method": "cg", "variances__method": "local", "training__subset": 0, "training__steps": 1}),
         (1500, {"method": "cholesky"}),
     ],
     ids=["cg", "cholesky"],
 )
 def test_memory_is_foreseen_within_a_factor_of_two_and_a_half(n, options):
     script = MEASURE.format(
-        tests=str(Path(__file__).parent), n=n, options={**options, "subset_iterations": 3}
+        tests=str(Path(__file__).parent), n=n, options={**options, "training__subset_iterations": 3}
     )
     found = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script], capture_output=True, check=True, timeout=120

@@ -177,12 +177,12 @@ def test_the_noise_comes_up_where_the_rows_say_nothing_about_it():
         ({"kernel": 2.0 * RBF([1.0] * 20) + 0.5 * Matern(1.5, lengthscale=3.0) + White(0.01)}, 1),
         ({"kernel": 1.0 * RBF([2.0] * 20) * RBF(4.0, active_dims=[0])}, 1),
         ({"kernel": RBF([3.0] * 20)}, 2),
-        ({"method": "cg", "subset": 100, "steps": 1}, 1),
+        ({"method": "cg", "training__subset": 100, "training__steps": 1}, 1),
     ],
     ids=["one lengthscale", "targets", "sum", "product", "no outputscale", "steps on all rows"],
 )
 def test_the_default_goes_with_every_kernel_and_number_of_targets(options, targets):
     x, y = linear_rows()
     y = y if targets == 1 else np.stack([y, *(x[:, k] for k in range(1, targets))], axis=1)
-    gp = GPRegressor(**options, subset_iterations=30).fit(x, y)
+    gp = GPRegressor().set_params(**options, training__subset_iterations=30).fit(x, y)
     assert gp.score(x, y) > 0.9

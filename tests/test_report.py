@@ -45,7 +45,7 @@ def gp() -> ExactGP:
 
 @pytest.fixture(scope="module")
 def solved() -> ExactGP:
-    return ExactGP(method="cg", subset=0, steps=2).fit(*make_rows(80, 0))
+    return ExactGP(method="cg", training__subset=0, training__steps=2).fit(*make_rows(80, 0))
 
 
 def test_a_page_has_its_sections(gp: ExactGP) -> None:
@@ -148,7 +148,7 @@ def test_many_rows_are_sampled(gp: ExactGP) -> None:
 
 def test_other_kernels_and_no_training() -> None:
     X, y = make_rows(40, 0)
-    composed = ExactGP(RBF() + Linear(), subset_iterations=0).fit(X, y)
+    composed = ExactGP(RBF() + Linear(), training__subset_iterations=0).fit(X, y)
     page = Outline(page_of(composed, *make_rows(20, 1)))
     assert "no lengthscale of its own" in page.text
     assert "was not trained" in page.text

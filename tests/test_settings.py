@@ -7,7 +7,7 @@ from halfgp.errors import HalfGPError, InputError
 from halfgp.kernels import RBF
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.priors import Gamma
-from halfgp.settings import Settings, as_bytes
+from halfgp.settings import Settings, SolveOptions, as_bytes
 
 
 def test_the_defaults_are_fine_and_so_are_objects():
@@ -15,17 +15,17 @@ def test_the_defaults_are_fine_and_so_are_objects():
     Settings(
         kernel=RBF(),
         priors={"lengthscale": Gamma(1.0, 2.0)},
-        preconditioner=PivotedCholesky(rank=5),
+        solve=SolveOptions(preconditioner=PivotedCholesky(rank=5), rank=0),
         memory_limit="2GB",
         lengthscale=0.3,
-        rank=0,
         threads=2,
     ).check()
-    Settings(preconditioner=None, priors=None).check()
+    Settings(solve=SolveOptions(preconditioner=None), priors=None).check()
 
 
 def test_numbers_of_numpy_are_numbers():
-    Settings(steps=np.int64(3), noise=np.float32(0.2), rank=np.int32(7), random_state=np.int64(1)).check()
+    given = {"training__steps": np.int64(3), "solve__rank": np.int32(7), "random_state": np.int64(1)}
+    Settings(noise=np.float32(0.2)).with_params(**given).check()
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_numbers_of_numpy_are_numbers():
         ("training__optimiser", "sgd", "`training__optimiser` must be one of adam, lbfgs"),
         ("training__gradient", "exact", "`training__gradient` must be one of pathwise, hutchinson"),
         ("variances__method", "exact", "`variances__method` must be one of auto, cholesky, local"),
-        ("preconditioner", "ilu", "`preconditioner` must be one of auto, pivoted_cholesky"),
-        ("preconditioner", 3, "`preconditioner` must be a name, None or a recipe"),
-        ("subset", -1, "`subset` must be an integer of at least 0; got -1"),
+        ("solve__preconditioner", "ilu", "`solve__preconditioner` must be one of auto, pivoted_cholesky"),
+        ("solve__preconditioner", 3, "`solve__preconditioner` must be a name, None or a recipe"),
+        ("training__subset", -1, "`training__subset` must be an integer of at least 0; got -1"),
         ("training__probes", 0, "`training__probes` must be an integer of at least 1"),
-        ("steps", 2.0, "`steps` must be an integer"),
+        ("training__steps", 2.0, "`training__steps` must be an integer"),
         ("variances__neighbours", True, "`variances__neighbours` must be an integer"),
-        ("rank", -1, "`rank` must be an integer of at least 0, or None"),
+        ("solve__rank", -1, "`solve__rank` must be an integer of at least 0, or None"),
         ("threads", 0, "`threads` must be an integer of at least 1, or None"),
         ("random_state", None, "`random_state` must be an integer from 0 to [0-9]*; got None"),
         ("random_state", -1, "`random_state` must be an integer from 0"),

@@ -54,8 +54,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Exact Gaussian process regression in low precision.
 
     The parameters are those of `halfgp.settings.Settings`, which describes them all and has their defaults,
-    and `progress`, whether to show a bar; nothing is checked before `fit`. Options of stochastic training,
-    of the final solve and of variances come in groups: `GPRegressor(solve=SolveOptions(tol=1e-4))`, or
+    and `progress`, whether to show a bar; nothing is checked before `fit`. Options of training, of solves
+    and of variances come in groups: `GPRegressor(solve=SolveOptions(tol=1e-4))`, or
     `set_params(solve__tol=1e-4)`. `random_state` may also be a `RandomState`, or None.
 
     Attributes:
@@ -89,11 +89,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         softplus_of_zero = math.log(2)  # where GPyTorch starts lengthscales and the output scale
         options: dict[str, Any] = {
             "method": "cg",
-            "subset": 0,
-            "steps": 50,
-            "preconditioner": "pivoted_cholesky",
-            "rank": 15,
             "training": TrainingOptions(
+                subset=0,
+                steps=50,
                 optimiser="adam",
                 learning_rate=0.1,
                 softplus=True,
@@ -103,7 +101,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 min_iterations=10,
                 max_iterations=50,
             ),
-            "solve": SolveOptions(tol=0.01, unsolved="warn"),
+            "solve": SolveOptions(tol=0.01, unsolved="warn", preconditioner="pivoted_cholesky", rank=15),
             "noise": 2.0,
             "noise_floor": 1e-4,
             "lengthscale": softplus_of_zero,

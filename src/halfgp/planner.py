@@ -81,7 +81,7 @@ class Plan:
             raise MemoryLimitError(
                 f"A fit of {self.rows:,} rows with {self.features} features needs about"
                 f" {self.memory / 1e9:.2f} GB, and {self.memory_limit / 1e9:.2f} GB are allowed. Raise"
-                " `memory_limit`, lower `rank` or `training__probes`, use"
+                " `memory_limit`, lower `solve__rank` or `training__probes`, use"
                 ' `method="cg", variances__method="local"`, or take fewer rows.'
             )
 
@@ -153,16 +153,17 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
     else:
         variance = choose_variance(settings.variances.method, rows, limit)
         iterations = min(settings.training.max_iterations, ITERATIONS)
-        subset = min(settings.subset, rows)
+        subset = min(settings.training.subset, rows)
         memory = exact_bytes(subset)
-        if settings.steps:
-            rank = automatic_rank(rows, PRECONDITIONER_BYTES) if settings.rank is None else settings.rank
+        if settings.training.steps:
+            given = settings.solve.rank
+            rank = automatic_rank(rows, PRECONDITIONER_BYTES) if given is None else given
             memory = max(memory, solve_bytes(rows, targets + settings.training.probes, iterations, rank))
         # With a factor, a product or two tell how exact it is.
         final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
-        passes = settings.steps * (iterations // 2 + 3) + final
+        passes = settings.training.steps * (iterations // 2 + 3) + final
         seconds = passes * rows**2 / entry_rate(features, settings.threads)
-        if subset and settings.subset_iterations:
+        if subset and settings.training.subset_iterations:
             seconds += training_seconds(subset, rows, features, settings.threads)
         if variance == "cholesky":
             double = routes(method, settings.variances.method, rows, limit)[0] == "double factor"
@@ -171,12 +172,12 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             # looked at come on top; single takes half of it.
             seconds += dense_seconds(rows, settings.threads) * (0.5 if double else 0.25)
         else:
-            if settings.preconditioner == "auto" and settings.rank is None:
+            if settings.solve.preconditioner == "auto" and settings.solve.rank is None:
                 landmarks = landmarks_within(rows, preconditioner_bytes(limit))
                 built = rows * (16 * landmarks + BYTES_OF_NEIGHBOURS)
                 needed = solve_bytes(rows, targets, ITERATIONS, 0) + built
             else:
-                rank = final_rank(rows, limit) if settings.rank is None else settings.rank
+                rank = final_rank(rows, limit) if settings.solve.rank is None else settings.solve.rank
                 needed = solve_bytes(rows, targets, 2 * ITERATIONS, rank)
             # What landmarks explain of the rows at hand, twice, up to the limit of a chunk.
             local = min(LOCAL_BYTES, 32 * rows * (LOCAL_LANDMARKS + features))

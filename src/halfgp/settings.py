@@ -91,8 +91,11 @@ def _seed(name: str, value: Any) -> None:
 @documented
 @dataclass(frozen=True, repr=False)
 class TrainingOptions(Options):
-    """Of training on all rows by stochastic gradients: `steps` of them, with `method="cg"`."""
+    """Of training: exactly, on a subset where `method="cg"`, and by `steps` on all rows, with solves."""
 
+    subset: int = option(1500, count(0), "Rows of the exact training before cg; 0 for none.")
+    subset_iterations: int = option(60, count(0), "Of L-BFGS there, and with cholesky.")
+    steps: int = option(0, count(0), "Training steps on all rows, by solves.")
     optimiser: str = option("adam", one_of("adam", "lbfgs"), 'Of the steps: "adam" or "lbfgs".')
     learning_rate: float = option(0.05, positive(), "On the logarithm of a parameter, per step.")
     softplus: bool = option(
@@ -112,7 +115,7 @@ class TrainingOptions(Options):
 @documented
 @dataclass(frozen=True, repr=False)
 class SolveOptions(Options):
-    """Of the final solve, which predictions rest on."""
+    """Of the final solve, which predictions rest on; and of all solves their preconditioner."""
 
     tol: float = option(
         1e-2,
@@ -128,6 +131,12 @@ class SolveOptions(Options):
         "Where the final solve is not exact enough: raise, or warn.",
         "A warning comes with every prediction again, and deviations then include the error.",
     )
+    preconditioner: str | PreconditionerConfig | None = option(
+        "auto",
+        _preconditioner,
+        "Of solves: auto, pivoted_cholesky, randomly_pivoted_cholesky or nystrom; None, or a recipe.",
+    )
+    rank: int | None = option(None, count(0, none=True), "Of the preconditioner; None is automatic.")
 
 
 @documented
@@ -202,20 +211,11 @@ class Settings(Options):
         "Of training solves: auto, half, bfloat16, single or double.",
         '"auto" climbs as it must.',
     )
-    subset: int = option(1500, count(0), "Rows of the exact training before cg; 0 for none.")
-    subset_iterations: int = option(60, count(0), "Of L-BFGS there, and with cholesky.")
-    steps: int = option(0, count(0), "Training steps on all rows, by solves.")
-    preconditioner: str | PreconditionerConfig | None = option(
-        "auto",
-        _preconditioner,
-        "Of solves: auto, pivoted_cholesky, randomly_pivoted_cholesky or nystrom; None, or a recipe.",
-    )
-    rank: int | None = option(None, count(0, none=True), "Of the preconditioner; None is automatic.")
     training: TrainingOptions = option(
-        None, group(TrainingOptions), "`TrainingOptions`: of stochastic training; None for their defaults."
+        None, group(TrainingOptions), "`TrainingOptions`: of training; None for their defaults."
     )
     solve: SolveOptions = option(
-        None, group(SolveOptions), "`SolveOptions`: of the final solve; None for their defaults."
+        None, group(SolveOptions), "`SolveOptions`: of solves; None for their defaults."
     )
     variances: VarianceOptions = option(
         None, group(VarianceOptions), "`VarianceOptions`: of variances; None for their defaults."

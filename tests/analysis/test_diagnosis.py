@@ -53,7 +53,7 @@ def test_all_rows_are_measured_as_they_are(found):
 
 def test_the_default_is_where_a_fit_starts():
     X, y = problem(60)
-    start = ExactGP(subset_iterations=0).fit(X, y).hyperparameters
+    start = ExactGP(training__subset_iterations=0).fit(X, y).hyperparameters
     given, default = (
         diagnose(X, y, start.kernel, float(start.noise.value), **REFERENCE),
         diagnose(X, y, **REFERENCE),
@@ -303,7 +303,7 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(InputError, match=match):
             diagnose(*arguments, **options)
-    gp = ExactGP(subset_iterations=1).fit(X, y)
+    gp = ExactGP(training__subset_iterations=1).fit(X, y)
     with pytest.raises(InputError, match="must have 3 columns"):
         diagnose(X[:, :2], y, model=gp)
     with pytest.raises(InputError, match="must have 1 targets"):

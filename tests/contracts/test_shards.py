@@ -222,11 +222,14 @@ def test_a_whole_fit() -> None:
     """Steps on all rows, their loss, the last solve, how exact it is, and all that a posterior answers."""
     tol, steps, rate, noise = 1e-9, 4, 0.1, 0.3
     start = at(1.0 * Matern(1.5, [0.8, 1.2]), noise=noise, mean=[0.0])
-    settings = Settings(method="cg", subset=0, steps=steps, preconditioner="pivoted_cholesky").with_params(
+    settings = Settings(method="cg").with_params(
+        training__subset=0,
+        training__steps=steps,
         training__tol=tol,
         training__probes=4,
         training__learning_rate=rate,
         solve__tol=tol,
+        solve__preconditioner="pivoted_cholesky",
         variances__method="local",
     )
     x = points(20, 2, seed=5)

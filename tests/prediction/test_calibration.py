@@ -13,7 +13,7 @@ from halfgp.preconditioners import PivotedCholesky
 from halfgp.prediction import Conditioning, condition
 from halfgp.prediction.calibration import scales_of
 from halfgp.problem import Problem
-from halfgp.settings import VarianceOptions
+from halfgp.settings import TrainingOptions, VarianceOptions
 
 N = 300
 X, NEW = points(N), points(40, seed=5)
@@ -100,7 +100,7 @@ def test_intervals_of_easy_and_hard_targets_cover():
     f = [np.sin(3 * x[:, 0]) + x[:, 1] ** 2, np.cos(2 * x[:, 1]), np.exp(-x[:, 0]) * x[:, 1]]
     noise = (0.01, 0.1, 0.5)
     y = np.stack([v / v.std() + s * rng.standard_normal(len(x)) for v, s in zip(f, noise, strict=True)], 1)
-    for options in ({"method": "cholesky"}, {"method": "cg", "subset": 200}):
+    for options in ({"method": "cholesky"}, {"method": "cg", "training": TrainingOptions(subset=200)}):
         gp = GPRegressor(**options).fit(x[:400], 7.0 + y[:400])
         mean, std = gp.predict(x[400:], return_std=True)
         coverage = (abs(7.0 + y[400:] - mean) < 1.96 * std).mean(axis=0)
@@ -145,14 +145,16 @@ def test_it_looks_at_some_rows_only(monkeypatch):
 
 def test_a_fit_on_a_subset_reports_it_and_others_have_none():
     y = targets(X)[:, 0]
-    options = {"method": "cg", "subset": 100, "subset_iterations": 5}
+    options = {"method": "cg", "training": TrainingOptions(subset=100, subset_iterations=5)}
     regressor = GPRegressor(**options).fit(X, y)
     plain = GPRegressor(**options, variances=VarianceOptions(calibrate=False)).fit(X, y)
     scale = regressor.report_.scale
     assert scale != 1.0
     assert (
         plain.report_.scale
-        == GPRegressor(method="cholesky", subset_iterations=2).fit(X, y).report_.scale
+        == GPRegressor(method="cholesky", training=TrainingOptions(subset_iterations=2))
+        .fit(X, y)
+        .report_.scale
         == 1.0
     )
     assert regressor.noise_ == pytest.approx(scale * plain.noise_)

@@ -66,7 +66,9 @@ def test_what_is_told_is_not_short(route, lie, d, kernel, noise, monkeypatch):
         y = y + fixed.sqrt()[:, None] * torch.randn(N, 1, generator=generator, dtype=torch.float64)
     hyperparameters = at(1.0 * KERNELS[kernel], noise=None if noise == "known" else noise, floor=1e-14)
     monkeypatch.setattr(halfgp.prediction.conditioning, "routes", lambda *_: (route, "double factor"))
-    found = condition(Problem(x[:N], y, fixed), hyperparameters, Conditioning("cg", 1e-2, 1000, None, "auto", None, 0))
+    found = condition(
+        Problem(x[:N], y, fixed), hyperparameters, Conditioning("cg", 1e-2, 1000, None, "auto", None, 0)
+    )
     book, new = Textbook(hyperparameters, x[:N], y, fixed), x[N:]
     told = found.predict(new, variance=True, errors=True)
     exact = book.covariance(new).diagonal()

@@ -21,9 +21,9 @@ X, Y = points(250, 2), targets(points(250, 2), q=2)
 NEW = points(20, 2, seed=9)
 OPTIONS = {
     "method": "cg",
-    "subset": 80,
-    "subset_iterations": 6,
-    "steps": 4,
+    "training__subset": 80,
+    "training__subset_iterations": 6,
+    "training__steps": 4,
     "training__probes": 4,
     "variances__method": "local",
 }
@@ -105,7 +105,7 @@ def test_a_process_killed_in_any_stage_resumes_as_one_never_killed(tmp_path):
         {},
         {"training__optimiser": "lbfgs", "training__softplus": True},
         {"training__gradient": "hutchinson", "mean": "zero", "precision": "double"},
-        {"subset": 0},
+        {"training__subset": 0},
     ],
     ids=repr,
 )
@@ -223,7 +223,7 @@ def test_ctrl_c_in_the_last_solve_keeps_the_training(tmp_path):
         {"data": (X + 1e-9, Y)},
         {"data": (X, 2 * Y + Y**2)},
         {"data": (X[:-1], Y[:-1])},
-        {"steps": 5},
+        {"training__steps": 5},
         {"noise_floor": 1e-3},
         {"kernel": "rbf"},
         {"lengthscale": 0.77},
@@ -232,7 +232,7 @@ def test_ctrl_c_in_the_last_solve_keeps_the_training(tmp_path):
         {"random_state": 1},
         {"precision": "double"},
         {"backend": "reference"},
-        {"preconditioner": "nystrom"},
+        {"solve__preconditioner": "nystrom"},
     ],
     ids=lambda other: next(iter(other)),
 )

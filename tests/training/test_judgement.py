@@ -11,7 +11,7 @@ from halfgp.kernels import RBF, Linear, Matern
 from halfgp.model import training_of
 from halfgp.priors import PAPER
 from halfgp.problem import Problem
-from halfgp.settings import Settings
+from halfgp.settings import Settings, TrainingOptions
 from halfgp.training import judgement, run, train
 from halfgp.training.judgement import Judgement, judge
 
@@ -62,7 +62,9 @@ def trained(monkeypatch, judged, few=False, **options):
     left = list(judged)
     monkeypatch.setattr(run, "FEW_FEATURES", 4 if few else 0)
     monkeypatch.setattr(run, "judge", lambda hyperparameters, problem, seed: Judgement(*left.pop(0)))
-    settings = Settings(**{"method": "cg", "subset": 300, "steps": 0, "subset_iterations": 5, **options})
+    settings = Settings(method="cg", training=TrainingOptions(subset=300, subset_iterations=5)).with_params(
+        **options
+    )
     found = train(START, problem(), training_of(settings), PAPER)
     return found, len(judged) - len(left)
 
@@ -102,9 +104,11 @@ def test_a_gain_that_loses_the_function_or_is_no_number_shortens_nothing(monkeyp
     assert trained(monkeypatch, [judged(2.0), judged(1.0), other])[1] == 3
 
 
-@pytest.mark.parametrize("options", [{"subset": 0}, {"subset": N}, {"method": "cholesky"}])
+@pytest.mark.parametrize(
+    "options", [{"training__subset": 0}, {"training__subset": N}, {"method": "cholesky"}]
+)
 def test_all_rows_or_none_need_no_judgement(monkeypatch, options):
-    assert trained(monkeypatch, [], **{"subset_iterations": 2, **options})[1] == 0
+    assert trained(monkeypatch, [], **{"training__subset_iterations": 2, **options})[1] == 0
 
 
 def test_rows_are_looked_at_by_the_seed_alone():
@@ -123,6 +127,6 @@ def test_neighbourhoods_that_cannot_be_factored_leave_the_subset(monkeypatch):
         raise InputError("not positive definite")
 
     monkeypatch.setattr(run.NeighbourLikelihood, "__call__", refuse)
-    settings = Settings(method="cg", subset=300, steps=0, subset_iterations=5)
+    settings = Settings(method="cg", training=TrainingOptions(subset=300, subset_iterations=5))
     found = train(START, problem(), training_of(settings), PAPER)
     assert {step.stage for step in found.history} == {"subset"}

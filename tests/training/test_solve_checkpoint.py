@@ -22,14 +22,14 @@ from halfgp.solvers import SolveCheckpoint
 
 OPTIONS: dict[str, Any] = {
     "method": "cg",
-    "subset": 150,
-    "subset_iterations": 10,
-    "steps": 0,
+    "training__subset": 150,
+    "training__subset_iterations": 10,
+    "training__steps": 0,
     "variances__method": "local",
     "threads": 1,
     "kernel": "matern52",
     "noise_floor": 1e-7,
-    "preconditioner": "pivoted_cholesky",  # whose solves are long enough to be ended in
+    "solve__preconditioner": "pivoted_cholesky",  # whose solves are long enough to be ended in
 }
 X, NEW = points(1500), points(20, seed=9)
 Y = targets(X, noise=1e-6)
@@ -201,6 +201,6 @@ def test_the_solve_after_an_interrupted_training_is_not_kept(
         if not isinstance(event, SolveIteration) and event.stage == "cg":
             raise KeyboardInterrupt
 
-    options = {**OPTIONS, "steps": 2, "noise_floor": 1e-2, "checkpoint": tmp_path / "c"}
+    options = {**OPTIONS, "training__steps": 2, "noise_floor": 1e-2, "checkpoint": tmp_path / "c"}
     ExactGP(**options).fit(X, Y, callbacks=[interrupt])
     assert {file.name for file in tmp_path.iterdir()} == {"c"}

@@ -28,9 +28,10 @@ START = at(1.0 * Matern(1.5, lengthscale=[0.8, 1.2]), noise=0.3, mean=[0.0])
 
 
 def settings(**options):
-    inner = {d.name for d in declarations(TrainingOptions)}
+    inner = {d.name: f"training__{d.name}" for d in declarations(TrainingOptions)}
+    names = {**inner, "preconditioner": "solve__preconditioner"}
     given = {"method": "cg", "subset": 0, "steps": 3, "tol": 1e-3, **options}
-    named = {f"training__{name}" if name in inner else name: value for name, value in given.items()}
+    named = {names.get(name, name): value for name, value in given.items()}
     return training_of(Settings().with_params(**named))
 
 
@@ -170,7 +171,12 @@ def test_cholesky_and_cg_agree_where_both_can():
     new = points(100, 2, seed=8)
     exact = ExactGP(method="cholesky").fit(x, y)
     iterative = ExactGP(
-        method="cg", subset=300, steps=25, training__probes=20, training__tol=1e-2, solve__tol=1e-4
+        method="cg",
+        training__subset=300,
+        training__steps=25,
+        training__probes=20,
+        training__tol=1e-2,
+        solve__tol=1e-4,
     ).fit(x, y)
     (mean, std), (other, spread) = (m.predict(new, return_std=True)[:2] for m in (exact, iterative))
     assert iterative.report.method == "cg"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -26,6 +27,13 @@ MOVED = {
     "variance": ("variances", "method"),
     "neighbours": ("variances", "neighbours"),
     "calibrate": ("variances", "calibrate"),
+}
+
+
+# Those of the fifth that followed them.
+MOVED_LATER = {
+    **{name: ("training", name) for name in ("subset", "subset_iterations", "steps")},
+    **{name: ("solve", name) for name in ("preconditioner", "rank")},
 }
 
 
@@ -73,11 +81,7 @@ def _from_2(stored: Stored) -> Stored:
 def _from_3(stored: Stored) -> Stored:
     """The third format has one kind of posterior, in the header itself, and all settings on one level."""
     header = dict(object_from(stored.header, "header", HEADER_3))
-    settings = dict(typed(header["settings"], "settings", dict))
-    object_from({name: settings.get(name) for name in MOVED if name in settings}, "settings", tuple(MOVED))
-    for name, (group, inner) in MOVED.items():
-        settings.setdefault(group, {})[inner] = settings.pop(name)
-    header["settings"] = settings
+    header["settings"] = _grouped(header["settings"], MOVED)
     accuracy, solve = header.pop("accuracy"), header.pop("solve")
     header["posterior"] = {"kind": EXACT, "accuracy": accuracy, "solve": solve}
     if accuracy == {}:  # of the first format
@@ -99,4 +103,21 @@ def _from_4(stored: Stored) -> Stored:
     return replace(stored, tensors={**none, **stored.tensors})
 
 
-STEPS: dict[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}
+def _from_5(stored: Stored) -> Stored:
+    """The fifth format has more settings on the first level."""
+    header = dict(typed(stored.header, "header", dict))
+    header["settings"] = _grouped(header.get("settings"), MOVED_LATER)
+    return replace(stored, header=header)
+
+
+def _grouped(value: object, moved: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Settings with those of the first level that moved in their groups, under their new names."""
+    settings = dict(typed(value, "settings", dict))
+    object_from({name: settings[name] for name in moved if name in settings}, "settings", tuple(moved))
+    for name, (group, inner) in moved.items():
+        within = typed(settings.get(group, {}), f"settings.{group}", dict)
+        settings[group] = {**within, inner: settings.pop(name)}
+    return settings
+
+
+STEPS: dict[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from halfgp.errors import FileError, InputError
 from halfgp.json_values import as_plain, dataclass_from, field_from, object_from
@@ -21,6 +21,7 @@ RECIPES: dict[str, type[Any]] = {cls.__name__: cls for cls in CLASSES}
 DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
 # What belongs to a fit or to a screen, not to a model.
 NOT_STORED = ("checkpoint",)
+Group = TypeVar("Group", bound=Options)
 
 
 def settings_to_json(settings: Settings) -> dict[str, Any]:
@@ -32,16 +33,17 @@ def settings_to_json(settings: Settings) -> dict[str, Any]:
         values["priors"] = {name: _prior_to_json(prior) for name, prior in settings.priors.items()}
     if isinstance(settings.precision, Precision):
         values["precision"] = settings.precision.name
-    recipe = settings.preconditioner
-    if recipe is not None and not isinstance(recipe, str):
-        name = _known(recipe, "preconditioner", RECIPES)
-        values["preconditioner"] = {"class": name, "fields": as_plain(asdict(recipe))}  # type: ignore[call-overload]
     if not isinstance(settings.backend, str):
         values["backend"] = str(settings.backend.name)
     if not isinstance(settings.memory_limit, str):
         values["memory_limit"] = as_bytes(settings.memory_limit)
     for name in GROUPS:
         values[name] = _plain_numbers(getattr(settings, name), getattr(settings, name).as_dict())
+    recipe = settings.solve.preconditioner
+    if recipe is not None and not isinstance(recipe, str):
+        name = _known(recipe, "solve__preconditioner", RECIPES)
+        fields = as_plain(asdict(recipe))  # type: ignore[call-overload]
+        values["solve"]["preconditioner"] = {"class": name, "fields": fields}
     return _plain_numbers(settings, values)
 
 
@@ -57,19 +59,23 @@ def _plain_numbers(options: Options, values: dict[str, Any]) -> dict[str, Any]:
 
 def settings_from_json(value: object) -> Settings:
     """The settings of a file, each of the type that its annotation says."""
-    kinds = {d.name: str(d.type) for d in declarations(Settings) if d.name not in NOT_STORED}
-    given = object_from(value, "settings", tuple(kinds))
+    return _options_from(Settings, value, "settings")
+
+
+def _options_from(cls: type[Group], value: object, where: str) -> Group:
+    kinds = {d.name: str(d.type) for d in declarations(cls) if d.name not in NOT_STORED}
+    given = object_from(value, where, tuple(kinds))
+    return cls(**{name: _option_from(name, given[name], where, kind) for name, kind in kinds.items()})
+
+
+def _option_from(name: str, value: object, where: str, kind: str) -> Any:
+    """A group, an object that a file can name, or a plain value."""
     objects = {"kernel": _kernel, "priors": _priors, "preconditioner": _recipe}
-    values: dict[str, Any] = {}
-    for name, kind in kinds.items():
-        where = f"settings.{name}"
-        if name in GROUPS:
-            values[name] = dataclass_from(GROUPS[name], given[name], where)
-        elif name in objects and isinstance(given[name], dict):
-            values[name] = objects[name](given[name], where)
-        else:
-            values[name] = field_from(given[name], where, kind)
-    return Settings(**values)
+    if name in GROUPS:
+        return _options_from(GROUPS[name], value, f"{where}.{name}")
+    if name in objects and isinstance(value, dict):
+        return objects[name](value, f"{where}.{name}")
+    return field_from(value, f"{where}.{name}", kind)
 
 
 def _kernel(value: dict[str, Any], where: str) -> Kernel:

@@ -24,7 +24,7 @@ from halfgp.progress import shown_progress
 from halfgp.report import words
 from halfgp.report.summary import Summary, how_it_was_fitted, leave_one_out_scores, summarise
 from halfgp.scores import Scores, score
-from halfgp.settings import Settings, SolveOptions, VarianceOptions
+from halfgp.settings import Settings, SolveOptions, TrainingOptions, VarianceOptions
 from halfgp.tables import Floats
 from halfgp.training import solve_path
 
@@ -46,8 +46,8 @@ def run(
     priors: options.Priors = str(Settings.priors),
     noise: options.Noise = None,
     noise_floor: options.NoiseFloor = Settings.noise_floor,
-    steps: options.Steps = Settings.steps,
-    subset: options.Subset = Settings.subset,
+    training__steps: options.Steps = TrainingOptions.steps,
+    training__subset: options.Subset = TrainingOptions.subset,
     method: options.Method = Settings.method,
     precision: options.Precision = str(Settings.precision),
     variances__method: options.Variance = VarianceOptions.method,
@@ -96,8 +96,8 @@ def run(
         priors=options.priors(priors),
         ard=ard,
         mean=mean,
-        steps=steps,
-        subset=subset,
+        training__steps=training__steps,
+        training__subset=training__subset,
         method=method,
         precision=precision,
         variances__method=variances__method,

@@ -11,7 +11,14 @@ import typer
 from halfgp.delimited import Dialect
 from halfgp.errors import InputError
 from halfgp.options import Options, words_of
-from halfgp.settings import MOST_SEED, MOST_THREADS, Settings, SolveOptions, VarianceOptions
+from halfgp.settings import (
+    MOST_SEED,
+    MOST_THREADS,
+    Settings,
+    SolveOptions,
+    TrainingOptions,
+    VarianceOptions,
+)
 
 NO_PRIORS = "none"
 _MODEL = "Model"
@@ -87,8 +94,8 @@ Mean = Annotated[str, _setting("mean")]
 Priors = Annotated[str, _setting("priors")]
 Noise = Annotated[float | None, _setting("noise", show_default=False)]
 NoiseFloor = Annotated[float, _setting("noise_floor")]
-Steps = Annotated[int, _setting("steps")]
-Subset = Annotated[int, _setting("subset")]
+Steps = Annotated[int, _setting("steps", "--steps", of=TrainingOptions)]
+Subset = Annotated[int, _setting("subset", "--subset", of=TrainingOptions)]
 Method = Annotated[str, _setting("method")]
 Precision = Annotated[str, _setting("precision")]
 Variance = Annotated[str, _setting("method", "--variance", of=VarianceOptions)]

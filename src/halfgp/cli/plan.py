@@ -11,7 +11,7 @@ from halfgp.cli.models import new_model, read_training
 from halfgp.cli.output import facts, remark, show, show_json
 from halfgp.planner import Plan
 from halfgp.report import words
-from halfgp.settings import Settings, VarianceOptions
+from halfgp.settings import Settings, TrainingOptions, VarianceOptions
 
 
 def run(
@@ -24,8 +24,8 @@ def run(
     decimal: options.Decimal = None,
     kernel: options.Kernel = str(Settings.kernel),
     noise_floor: options.NoiseFloor = Settings.noise_floor,
-    steps: options.Steps = Settings.steps,
-    subset: options.Subset = Settings.subset,
+    training__steps: options.Steps = TrainingOptions.steps,
+    training__subset: options.Subset = TrainingOptions.subset,
     method: options.Method = Settings.method,
     precision: options.Precision = str(Settings.precision),
     variances__method: options.Variance = VarianceOptions.method,
@@ -42,8 +42,8 @@ def run(
         kernel,
         None,
         noise_floor,
-        steps=steps,
-        subset=subset,
+        training__steps=training__steps,
+        training__subset=training__subset,
         method=method,
         precision=precision,
         variances__method=variances__method,

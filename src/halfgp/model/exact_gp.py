@@ -217,7 +217,7 @@ class ExactGP:
             )
         problem = old.extended(rows.problem(fitted.x_scale, fitted.y_scale, self.settings))
         # What a fit takes without its training.
-        solve = replace(self.settings, method="cg", subset=0, steps=0)
+        solve = self.settings.with_params(method="cg", training__subset=0, training__steps=0)
         make_plan(problem.rows, problem.x.shape[1], problem.y.shape[1], solve).require()
         method = choose_method(self.settings.method, problem.rows)
         with torch_threads(self.settings.threads):
@@ -310,11 +310,11 @@ class ExactGP:
     ) -> ExactPosterior:
         """The posterior where training ended."""
         settings = self.settings
-        by_subset = trained.method == "cg" and 0 < settings.subset < problem.rows
+        by_subset = trained.method == "cg" and 0 < settings.training.subset < problem.rows
         # Training on all rows tells the scale of one target, and not that of each of several.
         several = problem.y.shape[1] > 1
         calibrate = settings.variances.calibrate and (
-            (by_subset and settings.subset_iterations > 0) or several
+            (by_subset and settings.training.subset_iterations > 0) or several
         )
         conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
         hyperparameters, solves = trained.hyperparameters, None

@@ -13,11 +13,8 @@ def training_of(settings: Settings) -> Training:
     """What of the settings is about training."""
     return Training(
         method=settings.method,
-        subset=settings.subset,
-        subset_iterations=settings.subset_iterations,
-        steps=settings.steps,
-        preconditioner=settings.preconditioner,
-        rank=settings.rank,
+        preconditioner=settings.solve.preconditioner,
+        rank=settings.solve.rank,
         seed=settings.random_state,
         **settings.training.as_dict(),
     )
@@ -26,7 +23,7 @@ def training_of(settings: Settings) -> Training:
 def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool = False) -> Conditioning:
     """What of the settings is about the last solve and variances."""
     # The automatic preconditioner has a rule of its own for its rank, but for what memory allows.
-    limit, by_rule = as_bytes(settings.memory_limit), settings.preconditioner == "auto"
+    limit, by_rule = as_bytes(settings.memory_limit), settings.solve.preconditioner == "auto"
     allowed = None if limit is None else landmarks_within(rows, preconditioner_bytes(limit))
     rank = allowed if by_rule else final_rank(rows, limit)
     return Conditioning(
@@ -36,5 +33,7 @@ def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool 
         neighbours=settings.variances.neighbours,
         seed=settings.random_state,
         calibrate=calibrate,
-        **settings.solve.as_dict(),
+        tol=settings.solve.tol,
+        max_iterations=settings.solve.max_iterations,
+        unsolved=settings.solve.unsolved,
     )

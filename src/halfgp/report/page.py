@@ -210,7 +210,7 @@ def _settings(gp: ExactGP) -> TableRows:
                 f"{words.number(shown.training.tol)} in training, {words.number(shown.solve.tol)} at the end",
             ),
             ("probes", str(shown.training.probes)),
-            ("subset", words.plural(shown.subset, "row")),
+            ("subset", words.plural(shown.training.subset, "row")),
             *rows,
         ]
     return rows

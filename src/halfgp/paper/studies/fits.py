@@ -158,7 +158,7 @@ def _ours(request: FitRequest, rows: SampledSplit) -> Fit:
         kernel=request.kernel,
         precision=request.method,
         ard=request.ard,
-        steps=request.steps,
+        training__steps=request.steps,
         random_state=request.seed,
     )
     start = time.perf_counter()
