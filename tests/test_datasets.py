@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from halfgp import datasets
 from halfgp.datasets import (
+    UCI_NAMES,
     Dataset,
     available,
+    download,
     fetch_uci,
     large_files,
     load_dem,
@@ -27,6 +28,7 @@ from halfgp.datasets import (
     load_uci,
     uci_files,
 )
+from halfgp.datasets.checksums import SHA256
 from halfgp.errors import DownloadError, InputError
 
 needs_pooch = pytest.mark.skipif(importlib.util.find_spec("pooch") is None, reason="needs pooch")
@@ -245,7 +247,7 @@ def test_the_cache_may_lie_anywhere_and_a_bar_be_shown(
 def test_a_set_in_two_parts_is_fetched_whole(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     place = write_set(server.folder, "song", VALUES[:12])
     (place / "data1.csv.gz").write_bytes(as_gzip(VALUES[12:]))
-    monkeypatch.delitem(datasets._SHA256, "song/test_mask.csv.gz")
+    monkeypatch.delitem(SHA256, "song/test_mask.csv.gz")
     assert np.array_equal(fetch_uci("song", base_url=server.url, progress=False).y, VALUES[:, 3])
 
 
@@ -253,7 +255,7 @@ def test_a_set_in_two_parts_is_fetched_whole(server: Server, monkeypatch: pytest
 def test_a_file_that_is_not_the_published_one_is_not_kept(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(datasets._SHA256, "tiny/data.csv.gz", "0" * 64)
+    monkeypatch.setitem(SHA256, "tiny/data.csv.gz", "0" * 64)
     with pytest.raises(
         DownloadError, match=r"must have the SHA-256 0{64}; got \w{64}\. Try again, or pass another"
     ):
@@ -338,9 +340,9 @@ def test_fetching_without_pooch_says_what_to_install(cache: Path, monkeypatch: p
 
 
 def test_every_known_checksum_is_of_a_known_set() -> None:
-    assert {key.split("/")[0] for key in datasets._SHA256} <= set(datasets.UCI_NAMES)
+    assert {key.split("/")[0] for key in SHA256} <= set(UCI_NAMES)
     for name in ("3droad", "song", "buzz", "houseelectric"):
-        assert name in datasets.UCI_NAMES
+        assert name in UCI_NAMES
 
 
 def write_large(folder: Path) -> None:
@@ -430,7 +432,7 @@ def test_real_files_have_the_published_checksums() -> None:
     folder = real("uci") / "uci"
     for name in available(folder):
         for file in ("data.csv.gz", "test_mask.csv.gz"):
-            assert datasets._sha256(folder / name / file) == datasets._SHA256[f"{name}/{file}"]
+            assert download._sha256(folder / name / file) == SHA256[f"{name}/{file}"]
 
 
 @pytest.mark.data
