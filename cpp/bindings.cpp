@@ -64,13 +64,9 @@ auto run(int threads, Work work) {
 
 // The vocabulary of programs, as Python enums and classes of the same names.
 void bind_descriptions(nb::module_& m) {
-  nb::enum_<Profile>(m, "Profile")
-      .value("rbf", Profile::rbf)
-      .value("matern12", Profile::matern12)
-      .value("matern32", Profile::matern32)
-      .value("matern52", Profile::matern52)
-      .value("rational_quadratic", Profile::rational_quadratic)
-      .value("linear", Profile::linear);
+  nb::enum_<Profile> profiles(m, "Profile");
+  int number = 0;
+  for (const char* name : kProfileNames) profiles.value(name, static_cast<Profile>(number++));
   nb::enum_<NodeKind>(m, "NodeKind")
       .value("leaf", NodeKind::leaf)
       .value("constant", NodeKind::constant)

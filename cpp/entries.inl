@@ -138,19 +138,6 @@ inline void leaf_values(const Tile& tile, int l, int first, int columns, T* valu
   });
 }
 
-// Calls `f` with the profile as a compile-time constant.
-template <class Function>
-inline void with_profile(Profile profile, Function f) {
-  switch (profile) {
-    case Profile::rbf: return f.template operator()<Profile::rbf>();
-    case Profile::matern12: return f.template operator()<Profile::matern12>();
-    case Profile::matern32: return f.template operator()<Profile::matern32>();
-    case Profile::matern52: return f.template operator()<Profile::matern52>();
-    case Profile::rational_quadratic: return f.template operator()<Profile::rational_quadratic>();
-    case Profile::linear: return f.template operator()<Profile::linear>();
-  }
-}
-
 inline int padded_columns(int columns) { return (columns + kColumns - 1) / kColumns * kColumns; }
 
 // Runs `f(offset)` over the vectors of the subtile's live entries.

@@ -119,3 +119,16 @@ inline Sloped<T> covariance_and_slope(Vec<T> q, const ProfileParameters<T>& with
     return {fma(b * fma(b, broadcast(T(1.0 / 3)), one), k, k), one_plus, zero};
   }
 }
+
+// Calls `f` with the profile as a compile-time constant.
+template <class Function>
+inline void with_profile(Profile profile, Function f) {
+  switch (profile) {
+    case Profile::rbf: return f.template operator()<Profile::rbf>();
+    case Profile::matern12: return f.template operator()<Profile::matern12>();
+    case Profile::matern32: return f.template operator()<Profile::matern32>();
+    case Profile::matern52: return f.template operator()<Profile::matern52>();
+    case Profile::rational_quadratic: return f.template operator()<Profile::rational_quadratic>();
+    case Profile::linear: return f.template operator()<Profile::linear>();
+  }
+}

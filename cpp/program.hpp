@@ -21,6 +21,8 @@ inline constexpr std::size_t kAlignment = 64;
 inline constexpr int kLandmarks = 8;
 
 enum class Profile : std::int32_t { rbf, matern12, matern32, matern52, rational_quadratic, linear };
+// Their names in Python, in that order.
+inline constexpr const char* kProfileNames[] = {"rbf", "matern12", "matern32", "matern52", "rational_quadratic", "linear"};
 enum class NodeKind : std::int32_t { leaf, constant, add, multiply };
 
 // How the squared distance of a pair of points is formed.
