@@ -1,12 +1,14 @@
-"""What does a whole fit cost, and how good is it, beside GPyTorch, HiGP and scikit-learn?
+"""What does a whole fit cost, and how good is it, beside GPyTorch, GPBoost, HiGP and scikit-learn?
 
-Split 0 of the UCI sets, two cores, every fit in a process of its own, one after another. Figures are on
-standardised targets. A fit is timed with its predictions and their variances.
+Split 0 of the UCI sets, and rows of a magnetic survey and of a terrain, which are dense. Two cores, every fit
+in a process of its own, one after another. Figures are on standardised targets. A fit is timed with its
+predictions and their variances.
 
     default    GPRegressor(), nothing chosen
     cholesky   GPRegressor() on 3,000 rows: exact, in double; what coverage is to be had
     paper      GPRegressor.paper(): RBF with ARD, half, 50 steps of Adam, at least 10 CG iterations each
     gpytorch   the same setting in GPyTorch, dense float32; beyond 15,700 rows on so many, its time times N²
+    gpboost    GPBoost, Vecchia with 20 neighbours, Matérn-3/2 with ARD; for the dense sets
     higp       HiGP on 4,000 rows, Matérn-3/2 with one lengthscale, 50 steps of Adam
     sklearn    GaussianProcessRegressor on 1,000 rows
     memory     GPRegressor(memory_limit="2GB") at N = 40,000: does it stay within?
@@ -28,14 +30,19 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from halfgp.datasets import load_uci
+from halfgp.datasets import load_dem, load_large, load_uci
 from halfgp.memory import peak_memory
 from halfgp.scores import score
 from product_report import console
 from training_peers import METHODS, StandardisedSplit
 
 HERE = Path(__file__).parent
-SETS = ("pol", "elevators", "bike", "kin40k", "protein")
+UCI = ("pol", "elevators", "bike", "kin40k", "protein")
+# Few features, and so many training rows.
+DENSE = {"osborne-30000": 30_000, "osborne-100000": 100_000, "terrain": 20_000}
+DENSE_METHODS = ("default", "gpboost")
+DENSE_TESTS = 10_000
+SETS = (*UCI, *DENSE)
 HEADINGS = (
     *("set", "method", "rows", "RMSE", "NLL", "constant", "95 %", "fit s", "predict s", "x GPyTorch", "GB"),
 )
@@ -52,11 +59,15 @@ PUBLISHED = {
 def measure(set_name: str, method: str) -> dict[str, Any]:
     """One fit, in this process."""
     run, limit = METHODS[method]
-    dataset = load_uci(set_name)
-    rows = StandardisedSplit.of(dataset, limit)
+    if set_name in DENSE:
+        dataset = load_dem() if set_name == "terrain" else load_large("osborne_magnetic")
+        full, tests = DENSE[set_name], DENSE_TESTS
+    else:
+        dataset = load_uci(set_name)
+        full, tests = len(dataset.split(0)[1]), None
+    rows = StandardisedSplit.of(dataset, full if limit is None else min(limit, full), tests)
     outcome = run(rows)
-    found = score(rows.y_test, outcome.mean, outcome.std)
-    full = len(dataset.split(0)[1])
+    found = score(rows.y_test, outcome.mean, outcome.std, intervals=outcome.intervals)
     scaled = (full / len(rows.y)) ** 2 if method == "gpytorch" else 1.0
     return {
         "set": set_name,
@@ -66,6 +77,7 @@ def measure(set_name: str, method: str) -> dict[str, Any]:
         "nll": found.nll,
         "crps": found.crps,
         "coverage": found.coverage[0.95] if found.coverage else None,
+        "interval_coverage": found.interval_coverage,
         "constant_nll": 0.5 * math.log(2 * math.pi * math.e * found.rmse**2),
         "fit_seconds": outcome.fit_seconds,
         "predict_seconds": outcome.predict_seconds,
@@ -114,6 +126,8 @@ def main(
         for method in methods.split(","):
             if method == "memory" and set_name != "protein":
                 continue  # the one set with 40,000 rows
+            if (method not in DENSE_METHODS) if set_name in DENSE else (method == "gpboost"):
+                continue
             command = [sys.executable, __file__, "--one", "--sets", set_name, "--methods", method]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
