@@ -129,6 +129,10 @@ class LocalPosterior:
             shrinkage,
         )
 
+    def variances(self, x: Tensor) -> Tensor:
+        """Variances (m,) at points (m, d), float64."""
+        return self.shrinkage(self._latent(x, None, self.neighbours), self._prior(x))
+
     def __call__(self, x: Tensor, leave_out: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Variances (m,) at points (m, d), and how far they may be off (m,); both float64.
 
@@ -150,10 +154,8 @@ class LocalPosterior:
         if k < 2 or self.problem.rows < 2:
             gap = variance
         error = torch.minimum(MISSED * gap + BELIEVED * variance, variance) * self.shrinkage.scale
-        error = torch.maximum(
-            error, torch.finfo(torch.float64).eps * prior
-        )  # rounding may be all that is left
-        return shrunk, torch.maximum(error, variance - shrunk)
+        rounding = torch.finfo(torch.float64).eps * prior  # which may be all that is left
+        return shrunk, torch.maximum(torch.maximum(error, rounding), variance - shrunk)
 
     def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals (m, q) of the targets of rows (m,), each given the others, and variances (m,)."""

@@ -38,7 +38,9 @@ LOCAL_BYTES = 2**27  # of local variances, so many points at a time
 FINAL_ITERATIONS = 70  # of the last solve, to a tolerance that deviations set
 BUILDING = 8  # passes that a preconditioner takes to build
 EVALUATIONS = 30  # of the likelihood in the exact stage, or of a subset's
-NEIGHBOUR_ROWS, NEIGHBOURS = 4000, 60  # whose densities training takes, each given so many rows
+# Rows whose densities training takes, and how many others each is given. In few dimensions a few surround a
+# row, and say most; what is left to learn is in how many rows are heard.
+FEW_FEATURES, IN_FEW, IN_MANY = 4, (32_000, 20), (4000, 60)
 NEIGHBOUR_EVALUATIONS = 60  # of those
 JUDGING = 8  # evaluations of a subset's likelihood that it takes to judge what was learned
 EVALUATION = 1.4  # in units of its factor and inverse: the rest is the kernel and its gradient
@@ -196,11 +198,17 @@ def exact_seconds(rows: int, threads: int | None) -> float:
     return EVALUATIONS * EVALUATION * dense_seconds(rows, threads)
 
 
+def neighbourhoods(features: int) -> tuple[int, int]:
+    """How many rows training hears, each given how many others."""
+    return IN_FEW if features <= FEW_FEATURES else IN_MANY
+
+
 def training_seconds(subset: int, rows: int, features: int, threads: int | None) -> float:
     """Time of learning from a subset and from neighbourhoods, and of judging both."""
     if subset == rows:
         return exact_seconds(rows, threads)
-    neighbours = NEIGHBOUR_EVALUATIONS * min(rows, NEIGHBOUR_ROWS) * neighbour_seconds(features, threads)
+    heard, _ = neighbourhoods(features)
+    neighbours = NEIGHBOUR_EVALUATIONS * min(rows, heard) * neighbour_seconds(features, threads)
     return exact_seconds(subset, threads) * (1.0 + JUDGING / EVALUATIONS) + neighbours
 
 
@@ -219,13 +227,14 @@ def _dense_calibration(threads: int | None) -> float:
 @cache
 def neighbour_seconds(features: int, threads: int | None) -> float:
     """Time of a row given its neighbours, with the gradient, measured here on a few."""
-    n = CALIBRATION_NEIGHBOURS + NEIGHBOURS
+    _, given = neighbourhoods(features)
+    n = CALIBRATION_NEIGHBOURS + given
     x = torch.randn(n, features, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     kernel = Matern(1.5, lengthscale=[max(1.0, features**0.5)] * features)
     of = Neighbourhoods(
         x,
-        torch.arange(NEIGHBOURS, n),
-        torch.arange(NEIGHBOURS).expand(CALIBRATION_NEIGHBOURS, -1).contiguous(),
+        torch.arange(given, n),
+        torch.arange(given).expand(CALIBRATION_NEIGHBOURS, -1).contiguous(),
         torch.full((n,), 2.0, dtype=torch.float64),
         x[:, :1].contiguous(),
     )

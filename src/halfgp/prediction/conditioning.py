@@ -47,6 +47,7 @@ MARGIN = 0.8  # of the first tolerance, where its deviations are those that neig
 FOR_WEIGHTS = 0.8  # of the error that is allowed; the rest is for the residual itself
 LEAST_EXPECTED = 0.01  # of a scale that nothing but neighbours asks for
 LEAST_TOLD = 1e-3  # of a deviation: no solve by products is taken for better
+LEFT_OUT_WORK = 2 * 10**11  # entries of a factor that rows are left out with, twice each
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
 PROGRESS = 0.7  # of the last round's share: one that leaves more has gained nothing
 logger = logging.getLogger("halfgp")
@@ -231,9 +232,10 @@ class _Route:
 
     @lazy
     def _others(self) -> LeftOut:
-        """Rows that quantiles need beside those that are looked at."""
-        seen = len(self._rows)
-        others = self._equations.problem.some_rows(SAMPLE - seen, self._conditioning.seed, after=seen)
+        """Rows that quantiles need beside those that are looked at; with a large factor as many as it can."""
+        seen, n = len(self._rows), self._equations.problem.rows
+        wanted = SAMPLE if self._equations.factor is None else min(SAMPLE, LEFT_OUT_WORK // n**2)
+        others = self._equations.problem.some_rows(max(wanted - seen, 0), self._conditioning.seed, after=seen)
         return self._variances.left_out(others)
 
     def _solve(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> SolveResult:

@@ -46,8 +46,7 @@ class Variances(Lazy):
         """Variances (m,) at points (m, d), never below 0, and their errors if asked for; in chunks."""
         factor = self.equations.factor
         if factor is None:
-            variance, gap = self.local(x)
-            return variance, gap if errors else None
+            return self.local(x) if errors else (self.local.variances(x), None)
         prior = self.equations.hyperparameters.kernel.diagonal(x, white=False).detach()
         size = max(1, CHUNK_BYTES // (3 * len(factor.lower) * factor.lower.dtype.itemsize))
         explained, amplified = torch.empty_like(prior), torch.zeros_like(prior)

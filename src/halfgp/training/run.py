@@ -11,7 +11,7 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import DenseLikelihood, NeighbourLikelihood, dense_likelihood
-from halfgp.planner import NEIGHBOUR_ROWS, NEIGHBOURS, choose_method
+from halfgp.planner import FEW_FEATURES, choose_method, neighbourhoods
 from halfgp.priors import Priors
 from halfgp.problem import Problem
 from halfgp.training.checkpoint import Checkpoint
@@ -23,7 +23,6 @@ from halfgp.training.stochastic import State, StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
 QUIET = 1e-3  # of the noise, for a second start
-FEW_FEATURES = 4  # of which a subset discards none
 SHORTER, SHORTENINGS = 0.8, 5  # lengthscales, at a time and at most
 ROUNDS = (15, 20, 30)  # iterations, each with neighbours in the metric that the last one found
 # Changes of the loss per row that end a search: of all rows; of neighbourhoods among them; of a subset, which
@@ -166,12 +165,13 @@ class _Run:
         From where a subset ended it is not far, where features are few. Of many, some are irrelevant to a
         subset, and have no gradient any more: from the start then.
         """
+        rows, neighbours = neighbourhoods(self._problem.x.shape[1])
         for iterations in ROUNDS:
             likelihood = NeighbourLikelihood.around(
                 hyperparameters,
                 self._problem,
-                rows=NEIGHBOUR_ROWS,
-                neighbours=NEIGHBOURS,
+                rows=rows,
+                neighbours=neighbours,
                 seed=self._settings.seed,
                 priors=self._priors,
             )
