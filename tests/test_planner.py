@@ -75,6 +75,18 @@ def test_a_plan_says_what_will_be_done():
     assert "200,000 rows, 9 features: training by cg, variances by local" in str(large)
 
 
+def test_a_factor_of_neighbours_for_gradients_is_planned_for():
+    plain, other = (
+        make_plan(200_000, 9, 1, Settings(training=TrainingOptions(steps=10, gradient=gradient)))
+        for gradient in ("pathwise", "neighbours")
+    )
+    # At least members, places, entries and their gradients: four numbers for each of 100 neighbours.
+    assert other.memory - plain.memory > 200_000 * 100 * 4 * 8
+    assert other.seconds > plain.seconds
+    idle = Settings(training=TrainingOptions(steps=0, gradient="neighbours"))
+    assert make_plan(200_000, 9, 1, idle).memory == make_plan(200_000, 9, 1, Settings()).memory
+
+
 @pytest.mark.parametrize(
     ("shape", "options"),
     [

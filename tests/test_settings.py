@@ -34,7 +34,11 @@ def test_numbers_of_numpy_are_numbers():
         ("mean", "linear", "`mean` must be one of zero, constant; got 'linear'"),
         ("method", "exact", "`method` must be one of auto, cholesky, cg"),
         ("training__optimiser", "sgd", "`training__optimiser` must be one of adam, lbfgs"),
-        ("training__gradient", "exact", "`training__gradient` must be one of pathwise, hutchinson"),
+        (
+            "training__gradient",
+            "exact",
+            "`training__gradient` must be one of pathwise, hutchinson, neighbours",
+        ),
         ("variances__method", "exact", "`variances__method` must be one of auto, cholesky, local"),
         ("solve__preconditioner", "ilu", "`solve__preconditioner` must be one of auto, pivoted_cholesky"),
         ("solve__preconditioner", 3, "`solve__preconditioner` must be a name, None or a recipe"),

@@ -16,6 +16,7 @@ from halfgp.backends import get_backend
 from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.errors import MemoryLimitError
 from halfgp.kernels import Matern
+from halfgp.likelihood.traces.neighbours import NEIGHBOURS as TRACE_NEIGHBOURS
 from halfgp.memory import physical_memory
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
@@ -42,6 +43,7 @@ EVALUATIONS = 30  # of the likelihood in the exact stage, or of a subset's
 # row, and say most; what is left to learn is in how many rows are heard.
 FEW_FEATURES, IN_FEW, IN_MANY = 4, (32_000, 20), (4000, 60)
 NEIGHBOUR_EVALUATIONS = 60  # of those
+TRACE_BYTES = 70  # of a neighbour of a row, in the factor that gradients take
 JUDGING = 8  # evaluations of a subset's likelihood that it takes to judge what was learned
 EVALUATION = 1.4  # in units of its factor and inverse: the rest is the kernel and its gradient
 GROWTH = 2.7  # of the time of dense algebra with its size: larger matrices come nearer to the machine's peak
@@ -156,15 +158,20 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         variance = choose_variance(settings.variances.method, rows, limit)
         iterations = min(settings.training.max_iterations, ITERATIONS)
         subset = min(settings.training.subset, rows)
-        memory = exact_bytes(subset)
+        memory, neighbours = exact_bytes(subset), 0
         if settings.training.steps:
+            neighbours = min(TRACE_NEIGHBOURS, rows - 1) if settings.training.gradient == "neighbours" else 0
             given = settings.solve.rank
             rank = automatic_rank(rows, PRECONDITIONER_BYTES) if given is None else given
-            memory = max(memory, solve_bytes(rows, targets + settings.training.probes, iterations, rank))
+            solve = solve_bytes(rows, targets + settings.training.probes, iterations, rank)
+            memory = max(memory, solve + TRACE_BYTES * rows * neighbours)
         # With a factor, a product or two tell how exact it is.
         final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
         passes = settings.training.steps * (iterations // 2 + 3) + final
         seconds = passes * rows**2 / entry_rate(features, settings.threads)
+        if neighbours:
+            a_row = neighbour_seconds(features, settings.threads, neighbours)
+            seconds += settings.training.steps * rows * a_row
         if subset and settings.training.subset_iterations:
             seconds += training_seconds(subset, rows, features, settings.threads)
         if variance == "cholesky":
@@ -207,8 +214,8 @@ def training_seconds(subset: int, rows: int, features: int, threads: int | None)
     """Time of learning from a subset and from neighbourhoods, and of judging both."""
     if subset == rows:
         return exact_seconds(rows, threads)
-    heard, _ = neighbourhoods(features)
-    neighbours = NEIGHBOUR_EVALUATIONS * min(rows, heard) * neighbour_seconds(features, threads)
+    heard, given = neighbourhoods(features)
+    neighbours = NEIGHBOUR_EVALUATIONS * min(rows, heard) * neighbour_seconds(features, threads, given)
     return exact_seconds(subset, threads) * (1.0 + JUDGING / EVALUATIONS) + neighbours
 
 
@@ -225,16 +232,15 @@ def _dense_calibration(threads: int | None) -> float:
 
 
 @cache
-def neighbour_seconds(features: int, threads: int | None) -> float:
-    """Time of a row given its neighbours, with the gradient, measured here on a few."""
-    _, given = neighbourhoods(features)
-    n = CALIBRATION_NEIGHBOURS + given
+def neighbour_seconds(features: int, threads: int | None, neighbours: int) -> float:
+    """Time of a row given so many neighbours, with the gradient, measured here on a few."""
+    n = CALIBRATION_NEIGHBOURS + neighbours
     x = torch.randn(n, features, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     kernel = Matern(1.5, lengthscale=[max(1.0, features**0.5)] * features)
     of = Neighbourhoods(
         x,
-        torch.arange(given, n),
-        torch.arange(given).expand(CALIBRATION_NEIGHBOURS, -1).contiguous(),
+        torch.arange(neighbours, n),
+        torch.arange(neighbours).expand(CALIBRATION_NEIGHBOURS, -1).contiguous(),
         torch.full((n,), 2.0, dtype=torch.float64),
         x[:, :1].contiguous(),
     )

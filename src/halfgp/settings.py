@@ -104,8 +104,8 @@ class TrainingOptions(Options):
     probes: int = option(10, count(1), "Right-hand sides of the gradient beside the targets.")
     gradient: str = option(
         "pathwise",
-        one_of("pathwise", "hutchinson"),
-        'Its estimator: "pathwise", or "hutchinson" as in the paper.',
+        one_of("pathwise", "hutchinson", "neighbours"),
+        'Its estimator: "pathwise", "neighbours" of less variance, or "hutchinson" as in the paper.',
     )
     tol: float = option(0.05, positive(), "True relative residual of every column of a solve.")
     min_iterations: int = option(0, count(0), "Of a solve, whatever the tolerance.")

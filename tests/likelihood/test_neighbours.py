@@ -39,10 +39,10 @@ def test_rows_and_neighbours_are_drawn_by_the_seed():
         NeighbourLikelihood.around(hyperparameters, problem(), rows=10, neighbours=3, seed=seed, priors=PAPER)
         for seed in (1, 1, 2)
     )
-    assert torch.equal(first.members, again.members)
-    assert torch.equal(first.rows, again.rows)
-    assert not torch.equal(first.rows, other.rows)
-    assert first.members.shape == (10, 3)
+    assert torch.equal(first.sets.members, again.sets.members)
+    assert torch.equal(first.sets.rows, again.sets.rows)
+    assert not torch.equal(first.sets.rows, other.sets.rows)
+    assert first.sets.members.shape == (10, 3)
 
 
 def test_repeated_rows_without_noise_are_refused_with_the_remedy():

@@ -25,9 +25,13 @@ def estimate(kind, hyperparameters: Hyperparameters, x, y, seed, fixed=None, pri
     operator = KernelOperator(
         hyperparameters.kernel, x, noise=hyperparameters.diagonal_noise(fixed), precision="double"
     )
-    b = estimator.right_hand_sides(hyperparameters, operator.nugget)
-    solutions = torch.linalg.solve(torch.as_tensor(operator.to_dense()), b)
-    return estimator.gradient(hyperparameters, operator.bound, solutions)
+    equations = estimator.at(hyperparameters, operator.bound)
+    return equations.gradient(solved(equations, operator))
+
+
+def solved(equations, operator):
+    """Exact solutions of the right-hand sides."""
+    return torch.linalg.solve(torch.as_tensor(operator.to_dense()), equations.right_hand_sides)
 
 
 def check_unbiased(kind, hyperparameters, x, y, fixed=None):
@@ -82,7 +86,8 @@ def test_right_hand_sides_move_smoothly_with_the_hyperparameters(kind):
 
     def sides(lengthscale, noise):
         kernel = KERNELS["matern32"].with_parameters({"lengthscale": lengthscale})
-        return estimator.right_hand_sides(at(kernel, noise=noise), torch.tensor(noise, dtype=torch.float64))
+        operator = KernelOperator(kernel, x, noise=noise, precision="double")
+        return estimator.at(at(kernel, noise=noise), operator.bound).right_hand_sides
 
     near = (sides(0.9 * (1 + 1e-6), 0.1 * (1 + 1e-6)) - sides(0.9, 0.1)).abs().max()
     # A sample moves by its slope in the frequencies; new randomness would move it by its own size.
@@ -103,7 +108,7 @@ def test_pathwise_probes_have_the_covariance_of_the_targets():
         seed=0,
     )
     operator = KernelOperator(kernel, x, noise=0.3, precision="double")
-    z = estimator.right_hand_sides(at(kernel, noise=0.3), operator.nugget)[:, 1:]
+    z = estimator.at(at(kernel, noise=0.3), operator.bound).right_hand_sides[:, 1:]
     exact = torch.as_tensor(operator.to_dense())
     # A second moment of normals has a variance of (k_ii k_jj + k_ij²) / probes; samples have 128 features.
     error = ((exact.diagonal()[:, None] * exact.diagonal() + exact.square()) / probes).sqrt()
@@ -137,7 +142,9 @@ def test_bad_choices_are_refused():
     x = points(5)
     options = {"priors": {}, "seed": 0}
     rows = Problem(x, targets(x))
-    with pytest.raises(InputError, match="`gradient` must be one of pathwise, hutchinson; got 'exact'"):
+    with pytest.raises(
+        InputError, match="`gradient` must be one of pathwise, hutchinson, neighbours; got 'exact'"
+    ):
         GradientEstimator.draw(at(KERNELS["rbf"]), rows, kind="exact", probes=3, **options)
     with pytest.raises(InputError, match="`probes` must be at least 1; got 0"):
         GradientEstimator.draw(at(KERNELS["rbf"]), rows, kind="pathwise", probes=0, **options)

@@ -105,6 +105,7 @@ def test_a_process_killed_in_any_stage_resumes_as_one_never_killed(tmp_path):
         {},
         {"training__optimiser": "lbfgs", "training__softplus": True},
         {"training__gradient": "hutchinson", "mean": "zero", "precision": "double"},
+        {"training__gradient": "neighbours"},
         {"training__subset": 0},
     ],
     ids=repr,

@@ -2,6 +2,13 @@
 
 from halfgp.likelihood.dense import DenseLikelihood, dense_likelihood, lower_kernel
 from halfgp.likelihood.neighbours import NeighbourLikelihood
-from halfgp.likelihood.stochastic import GradientEstimator
+from halfgp.likelihood.stochastic import GradientEquations, GradientEstimator
 
-__all__ = ["DenseLikelihood", "GradientEstimator", "NeighbourLikelihood", "dense_likelihood", "lower_kernel"]
+__all__ = [
+    "DenseLikelihood",
+    "GradientEquations",
+    "GradientEstimator",
+    "NeighbourLikelihood",
+    "dense_likelihood",
+    "lower_kernel",
+]

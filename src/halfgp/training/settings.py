@@ -21,7 +21,7 @@ class Training:
         steps: on all rows, with "cg".
         learning_rate: of Adam, per step on the real line.
         probes: right-hand sides beside the targets.
-        gradient: "pathwise" or "hutchinson".
+        gradient: "pathwise", "hutchinson" or "neighbours".
         preconditioner: "auto", "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom", None or a recipe.
         rank: of the preconditioner; None is automatic.
         tol: true relative residual of every column of a training solve.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from halfgp.errors import InputError, TrainingError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
-from halfgp.likelihood import GradientEstimator
+from halfgp.likelihood import GradientEquations, GradientEstimator
 from halfgp.memory import peak_memory
 from halfgp.operators import Operator
 from halfgp.precision import Precision
@@ -69,12 +69,14 @@ class Evaluation:
         built: its preconditioner.
         result: of the solve.
         gradient: of the loss (p,), on the real line.
+        passes: over K that it took.
     """
 
     operator: Operator
     built: Preconditioner | None
     result: SolveResult
     gradient: Tensor
+    passes: int
 
     @property
     def finite(self) -> bool:
@@ -94,7 +96,7 @@ class StochasticTraining:
         self._coordinates = Coordinates(start, softplus=settings.softplus)
         self._estimator = GradientEstimator.draw(
             start,
-            problem,
+            self._problem,
             kind=settings.gradient,
             probes=settings.probes,
             priors=priors,
@@ -150,7 +152,7 @@ class StochasticTraining:
             if state.before is None:  # where training starts is the user's choice, and so is the message
                 raise
             found = None
-        passes, note = 0 if found is None else found.result.passes + 1, ""  # and one for the gradient
+        passes, note = 0 if found is None else found.passes, ""
         if found is None or not found.finite:
             note = self._roll_back()
         else:
@@ -171,18 +173,17 @@ class StochasticTraining:
         )
         recipe = self._settings.recipe()
         built = None if recipe is None else recipe.build(operator)
-        result = self._solve(hyperparameters, operator, built)
-        named = self._estimator.gradient(hyperparameters, operator, torch.as_tensor(result.solution))
-        return Evaluation(operator, built, result, self._coordinates.pull_back(self.state.vector, named))
+        equations = self._estimator.at(hyperparameters, operator)
+        result = self._solve(equations, built)
+        named = equations.gradient(torch.as_tensor(result.solution))
+        gradient = self._coordinates.pull_back(self.state.vector, named)
+        return Evaluation(operator, built, result, gradient, result.passes + equations.passes)
 
-    def _solve(
-        self, hyperparameters: Hyperparameters, operator: Operator, built: Preconditioner | None
-    ) -> SolveResult:
+    def _solve(self, equations: GradientEquations, built: Preconditioner | None) -> SolveResult:
         settings = self._settings
-        b = self._estimator.right_hand_sides(hyperparameters, operator.nugget)
         return cg(
-            operator,
-            b,
+            equations.operator,
+            equations.right_hand_sides,
             method=_method_of(self._rung),
             preconditioner=built,
             x0=self.warm_start,
