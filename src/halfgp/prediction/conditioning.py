@@ -213,7 +213,7 @@ class _Route:
         weights = torch.as_tensor(solve.solution).clone()
         weights, residual, correction = self._refined(solve, weights)
         accuracy = self._accuracy(solve, weights, residual, correction)
-        left_out = self._left_out.joined(self._others)
+        left_out = self._left_out.joined(self._others).of(self._variances.share)
         solve = replace(solve, solution=weights, earlier=None, residual=None)  # not kept twice
         return ExactPosterior(
             equations,

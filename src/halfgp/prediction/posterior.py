@@ -309,7 +309,8 @@ class ExactPosterior(Lazy):
         if self.known_residuals is not None:
             return self.known_residuals
         rows = self.problem.some_rows(SAMPLE, self.seed)
-        return Residuals.of(self.operator.at(self.weights, rows), self.variances.left_out(rows))
+        left_out = self.variances.left_out(rows).of(self.variances.share)
+        return Residuals.of(self.operator.at(self.weights, rows), left_out)
 
     def rescaled(self, scales: Tensor) -> ExactPosterior:
         """The same with every variance of target c times scales[c] (q,), and no mean changed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,12 +25,14 @@ class LeftOut:
             alone, and never too small.
         noise: (m,) what of them no other row explains.
         near: (m, q) residuals given landmarks and the nearest rows alone; None with a factor.
+        share: of these variances that exact ones are, on average.
     """
 
     rows: Tensor
     variances: Tensor
     noise: Tensor
     near: Tensor | None = None
+    share: float = 1.0
 
     def joined(self, other: LeftOut) -> LeftOut:
         """These rows, then those of the other."""
@@ -40,21 +42,20 @@ class LeftOut:
             torch.cat([self.variances, other.variances]),
             torch.cat([self.noise, other.noise]),
             near,
+            self.share,
         )
+
+    def of(self, share: float) -> LeftOut:
+        """With exact variances that are such a share of these."""
+        return replace(self, share=share)
 
     def residuals(self, weights: Tensor) -> Tensor:
         """What the targets (m, q) were off by, with weights (m, q) of these rows: w v, v the exact variance.
 
-        Where that is not known, it is taken for a share of the one that is, the same for all rows. What near
-        rows predict differs from what all others do by something that the row's own target has no part in,
-        and w is that target's alone: so the slope of near residuals over w is v.
+        Where that is not known, it is taken for the share of the one that is, and no less than the noise.
         """
-        variances = self.variances[:, None]
-        if self.near is None:
-            return weights * variances
-        known = (weights.square() * variances).sum(dim=0)
-        share = torch.where(known > 0, (weights * self.near).sum(dim=0) / known, 1.0).clamp_max(1.0)
-        return weights * torch.maximum(share * variances, self.noise[:, None])
+        exact = torch.maximum(self.share * self.variances, self.noise)
+        return weights * (self.variances if self.near is None else exact)[:, None]
 
 
 @dataclass(frozen=True, eq=False)

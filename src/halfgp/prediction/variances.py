@@ -15,6 +15,8 @@ from halfgp.prediction.residuals import LeftOut
 
 CHUNK_BYTES = 2**28
 SAMPLED_ROWS = 64  # that tell how coordinates are rounded
+SHARE_ROWS = 16  # whose exact variances tell how large local ones are
+SHARE_ITERATIONS = 200  # of their solves; one that ends early takes exact variances for larger
 VARIANCE_ERROR = 12.0  # units of rounding: three times what was found, with noise from 1e-5 to 0.1
 
 
@@ -92,6 +94,16 @@ class Variances(Lazy):
             return LeftOut(rows, 1.0 / factor.inverse_diagonal(rows), noise)
         near, variances = self.local.leave_one_out(rows)
         return LeftOut(rows, variances, noise, near)
+
+    @lazy
+    def share(self) -> float:
+        """Of local variances that exact ones are, from a few rows: it differs little from one to another."""
+        if self.equations.factor is not None:
+            return 1.0
+        rows = self.equations.problem.some_rows(SHARE_ROWS, 0)
+        variances = self.left_out(rows).variances
+        diagonal = self.equations.inverse_diagonal(rows, variances, SHARE_ITERATIONS)
+        return min(float((1.0 / (diagonal * variances)).mean()), 1.0)
 
     def noise(self, rows: Tensor) -> Tensor:
         """Variances (m,) on the diagonal beside the kernel's."""
