@@ -15,8 +15,8 @@ from halfgp.prediction.residuals import LeftOut
 
 CHUNK_BYTES = 2**28
 SAMPLED_ROWS = 64  # that tell how coordinates are rounded
-SHARE_ROWS = 16  # whose exact variances tell how large local ones are
-SHARE_ITERATIONS = 200  # of their solves; one that ends early takes exact variances for larger
+SHARE_ROWS = 8  # whose exact variances tell how large local ones are
+SHARE_ITERATIONS = 40  # of their solves; one that ends early takes exact variances for larger
 VARIANCE_ERROR = 12.0  # units of rounding: three times what was found, with noise from 1e-5 to 0.1
 
 
