@@ -269,12 +269,12 @@ def test_interrupted_at_any_line_it_ends_in_the_same_bits(solve: Solve, tmp_path
     whole = solve()
     lines = traced(solve, math.inf, kept(tmp_path / "none"))[1]
     ended = 0
-    for k, line in enumerate(range(101, lines, lines // 12)):
+    for k, line in enumerate(range(101, lines, lines // 7)):
         path = tmp_path / str(k)
         result, _ = traced(solve, line, kept(path))
         ended += result is None
         check_equal(solve(checkpoint=kept(path)), whole)
-    assert ended > 10
+    assert ended > 5
 
 
 class Clock:
