@@ -36,7 +36,7 @@ ITERATIONS = 40  # of a solve, as on the real sets at the tolerances of the defa
 RESIDENT = 380 * 10**6  # of Python with torch and what else is imported, before any rows
 LOCAL_LANDMARKS = 256  # of local variances, at most
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
-FINAL_ITERATIONS = 70  # of the last solve, to a tolerance that deviations set
+FINAL_ITERATIONS = 95  # of the last solve, to a tolerance that deviations set
 BUILDING = 8  # passes that a preconditioner takes to build
 EVALUATIONS = 30  # of the likelihood in the exact stage, or of a subset's
 # Rows whose densities training takes, and how many others each is given. In few dimensions a few surround a

@@ -24,7 +24,7 @@ KERNELS = {
 }
 BACKENDS = ("cpu", "reference")
 NOTHING = 1e-4  # of a deviation: an error that nobody sees
-UNKNOWN = 1e-14  # of a prior variance of one: what the textbook in double is not sure of either
+UNKNOWN = 1e-12  # of a prior variance of one: what the textbook's factor in double may round away itself
 
 
 def uniform(d, generator):
@@ -78,7 +78,7 @@ def test_what_is_told_is_not_short(route, lie, d, kernel, noise, monkeypatch):
     short = (told.variance - exact).abs() > SHORT * told.variance_error + UNKNOWN
     assert float(short.double().mean()) <= 0.01
     # Never sure of what is not known.
-    assert bool((told.variance >= exact - told.variance_error - UNKNOWN).all())
+    assert bool((told.variance >= exact - SHORT * told.variance_error - UNKNOWN).all())
     # Nor told so large that it says nothing.
     assert float((told.mean_error[:, 0] / deviation).median()) < 0.1
 
