@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from halfgp.json_text import as_json
-from halfgp.paper.contents import MODULES, PARTS
+from halfgp.paper.contents import MODULES, ORDER, PARTS, in_order
 from halfgp.paper.frame.context import Context
 from halfgp.paper.frame.part import Part, Verdict
 from halfgp.paper.studies.fits import FitRequest
@@ -168,3 +169,9 @@ def test_parts_share_the_fits_of_the_tables(asked: list[FitRequest], quick: bool
     others = {request for request in asked if request.file_name not in known}
     assert {request.kernel for request in others} == {"matern32"}
     assert any(request.kernel == "rbf" for request in asked)  # what it is compared with
+
+
+def test_a_part_that_the_paper_does_not_have_comes_last() -> None:
+    assert [part.name for part in PARTS] == list(ORDER)
+    another = replace(PARTS[0], name="another")
+    assert in_order([another, *reversed(PARTS)]) == (*PARTS, another)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from halfgp.paper.frame.part import Part
 from halfgp.paper.parts import (
     direct_solves,
@@ -81,5 +83,10 @@ ORDER = (
     "appendix_quantised_dimension",
 )
 
-_BY_NAME = {part.name: part for module in MODULES for part in module.PARTS}
-PARTS: tuple[Part, ...] = tuple(_BY_NAME[name] for name in ORDER)
+
+def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Parts as the paper has them, and after those any that it does not have."""
+    return tuple(sorted(parts, key=lambda part: ORDER.index(part.name) if part.name in ORDER else len(ORDER)))
+
+
+PARTS = in_order(part for module in MODULES for part in module.PARTS)
