@@ -43,6 +43,9 @@ EVALUATIONS = 30  # of the likelihood in the exact stage, or of a subset's
 # row, and say most; what is left to learn is in how many rows are heard.
 FEW_FEATURES, IN_FEW, IN_MANY = 4, (32_000, 20), (4000, 60)
 NEIGHBOUR_EVALUATIONS = 60  # of those
+EXACT_STEP_ROWS = 50_000  # beyond, a gradient on all rows takes longer than everything else
+EXACT_STEPS = 3  # at most; each has to pay
+EXPECTED_STEPS = 2  # that are taken, the last one without a gain
 TRACE_BYTES = 70  # of a neighbour of a row, in the factor that gradients take
 JUDGING = 8  # evaluations of a subset's likelihood that it takes to judge what was learned
 EVALUATION = 1.4  # in units of its factor and inverse: the rest is the kernel and its gradient
@@ -158,8 +161,8 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         variance = choose_variance(settings.variances.method, rows, limit)
         iterations = min(settings.training.max_iterations, ITERATIONS)
         subset = min(settings.training.subset, rows)
-        memory, neighbours = exact_bytes(subset), 0
-        if settings.training.steps:
+        memory, neighbours, steps = exact_bytes(subset), 0, expected_steps(rows, settings)
+        if steps:
             neighbours = min(TRACE_NEIGHBOURS, rows - 1) if settings.training.gradient == "neighbours" else 0
             given = settings.solve.rank
             rank = automatic_rank(rows, PRECONDITIONER_BYTES) if given is None else given
@@ -167,11 +170,11 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             memory = max(memory, solve + TRACE_BYTES * rows * neighbours)
         # With a factor, a product or two tell how exact it is.
         final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
-        passes = settings.training.steps * (iterations // 2 + 3) + final
+        passes = steps * (iterations // 2 + 3) + final
         seconds = passes * rows**2 / entry_rate(features, settings.threads)
         if neighbours:
             a_row = neighbour_seconds(features, settings.threads, neighbours)
-            seconds += settings.training.steps * rows * a_row
+            seconds += steps * rows * a_row
         if subset and settings.training.subset_iterations:
             seconds += training_seconds(subset, rows, features, settings.threads)
         if variance == "cholesky":
@@ -193,6 +196,15 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             memory = max(memory, local, needed)
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
     return Plan(rows, features, method, variance, memory, limit or usable_memory(), passes, seconds)
+
+
+def expected_steps(rows: int, settings: Settings) -> int:
+    """On all rows: as many as are asked for, or exact ones after training on parts of the rows."""
+    training = settings.training
+    if training.steps is not None:
+        return training.steps
+    from_parts = 0 < training.subset < rows <= EXACT_STEP_ROWS and training.subset_iterations > 0
+    return EXPECTED_STEPS if from_parts else 0
 
 
 def exact_bytes(rows: int) -> int:

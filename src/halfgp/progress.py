@@ -40,7 +40,7 @@ class ProgressBar:
 
     def __init__(self, settings: Settings, console: Console | None = None) -> None:
         exact = settings.training.subset_iterations
-        self._totals = {"subset": exact, "cholesky": exact, "cg": settings.training.steps, SOLVE: 100}
+        self._totals = {"subset": exact, "cholesky": exact, "cg": settings.training.steps or 0, SOLVE: 100}
         self._digits = -math.log(settings.solve.tol)
         console = Console(stderr=True) if console is None else console
         self._progress = Progress(

@@ -95,7 +95,11 @@ class TrainingOptions(Options):
 
     subset: int = option(1500, count(0), "Rows of the exact training before cg; 0 for none.")
     subset_iterations: int = option(60, count(0), "Of L-BFGS there, and with cholesky.")
-    steps: int = option(0, count(0), "Training steps on all rows, by solves.")
+    steps: int | None = option(
+        None,
+        count(0, none=True),
+        "Training steps on all rows, by solves; None takes exact ones while they pay.",
+    )
     optimiser: str = option("adam", one_of("adam", "lbfgs"), 'Of the steps: "adam" or "lbfgs".')
     learning_rate: float = option(0.05, positive(), "On the logarithm of a parameter, per step.")
     softplus: bool = option(
@@ -103,11 +107,11 @@ class TrainingOptions(Options):
     )
     probes: int = option(10, count(1), "Right-hand sides of the gradient beside the targets.")
     gradient: str = option(
-        "pathwise",
+        "neighbours",
         one_of("pathwise", "hutchinson", "neighbours"),
-        'Its estimator: "pathwise", "neighbours" of less variance, or "hutchinson" as in the paper.',
+        'Its estimator: "neighbours", of the least variance, "pathwise", or "hutchinson" as in the paper.',
     )
-    tol: float = option(0.05, positive(), "True relative residual of every column of a solve.")
+    tol: float = option(0.01, positive(), "True relative residual of every column of a solve.")
     min_iterations: int = option(0, count(0), "Of a solve, whatever the tolerance.")
     max_iterations: int = option(300, count(1), "Of a solve.")
 

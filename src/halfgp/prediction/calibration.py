@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,10 @@ def scales_of(hyperparameters: Hyperparameters, squares: Tensor) -> Tensor:
     variances. Where residuals are not normal, intervals of 95 % then hold more or fewer rows than that; a
     scale that made them hold 95 % would spoil the density, and every other interval.
 
+    That mean is one of a sample, and of residuals with heavy tails a few rows decide it, while training has
+    heard more rows than these. So its logarithm l, of standard error s, counts for l (1 - s²/l²), and for
+    nothing where s is more: what chance would do to a scale that is right is left alone.
+
     Args:
         hyperparameters: where, not yet scaled.
         squares: (m, q) of leave-one-out residuals, over their variances.
@@ -32,4 +38,8 @@ def scales_of(hyperparameters: Hyperparameters, squares: Tensor) -> Tensor:
     if hyperparameters.noise is None or not isinstance(hyperparameters.kernel, Scaled):
         return torch.ones(squares.shape[1], dtype=torch.float64)
     by_density = squares.mean(dim=0)
-    return torch.where(by_density > 0, by_density.clamp_min(SMALLEST), 1.0)
+    asked = torch.where(by_density > 0, by_density.clamp_min(SMALLEST), 1.0).log()
+    spread = squares.std(dim=0, correction=0) / by_density.clamp_min(torch.finfo(torch.float64).tiny)
+    error = spread / math.sqrt(len(squares))
+    believed = 1.0 - (error / asked.abs().clamp_min(torch.finfo(torch.float64).tiny)).square()
+    return (asked * believed.clamp_min(0.0)).exp()

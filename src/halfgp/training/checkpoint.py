@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,23 @@ from halfgp.training.history import Step
 from halfgp.training.settings import Training
 from halfgp.training.stochastic import State
 from halfgp.version import __version__
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a training is, between two stages or two steps on all rows.
+
+    Attributes:
+        vector: (p,) where pre-training ended.
+        refined: whether what all rows have to say of it is in it.
+        weights: (m, q) of the targets there, where they were solved for, or None.
+        state: of the steps on all rows, or None before the first.
+    """
+
+    vector: Tensor
+    refined: bool = False
+    weights: Tensor | None = None
+    state: State | None = None
 
 
 @dataclass(frozen=True)
@@ -52,16 +69,21 @@ class Checkpoint:
         about = [settings, start.kernel, problem.precision, priors, backend, names, __version__]
         return cls(path, fingerprint(*tensors, *map(repr, about)))
 
-    def write(self, pretrained: Tensor, earlier: list[Step], state: State | None) -> None:
-        """After pre-training (state None), and after every step on all rows.
+    def write(self, reached: Reached, earlier: list[Step]) -> None:
+        """After every stage of pre-training, and after every step on all rows.
 
         Args:
-            pretrained: the vector (p,) where pre-training ended.
+            reached: how far it is.
             earlier: history of pre-training.
-            state: of the steps on all rows.
         """
-        tensors = {"pretrained": pretrained}
-        header: dict[str, Any] = {"fingerprint": self.fingerprint, "earlier": [s.as_dict() for s in earlier]}
+        tensors, state = {"pretrained": reached.vector}, reached.state
+        header: dict[str, Any] = {
+            "fingerprint": self.fingerprint,
+            "earlier": [s.as_dict() for s in earlier],
+            "refined": reached.refined,
+        }
+        if reached.weights is not None:
+            tensors["weights"] = reached.weights
         if state is not None:
             tensors["vector"] = state.vector
             if state.solutions is not None:
@@ -79,7 +101,7 @@ class Checkpoint:
             }
         write_file(self.path, "checkpoint", header, tensors)
 
-    def read(self) -> tuple[Tensor, list[Step], State | None] | None:
+    def read(self) -> tuple[Reached, list[Step]] | None:
         """What `write` was given, or None where there is nothing to resume from.
 
         Raises:
@@ -98,8 +120,9 @@ class Checkpoint:
             )
         earlier = [_step(values) for values in stored.header["earlier"]]
         tensors, about = stored.tensors, stored.header.get("state")
+        reached = Reached(tensors["pretrained"], bool(stored.header["refined"]), tensors.get("weights"))
         if about is None:
-            return tensors["pretrained"], earlier, None
+            return reached, earlier
         prefix = "optimiser."
 
         def pair(first: str, second: str) -> tuple[Tensor, Tensor] | None:
@@ -118,7 +141,7 @@ class Checkpoint:
             loss_error=loss_error,
             history=[_step(values) for values in about["history"]],
         )
-        return tensors["pretrained"], earlier, state
+        return replace(reached, state=state), earlier
 
     def solves(self, hyperparameters: Hyperparameters, recipe: object) -> SolveCheckpoint:
         """Of the solves that follow the training, in a file beside this one.

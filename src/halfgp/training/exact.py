@@ -19,7 +19,7 @@ from halfgp.memory import peak_memory
 from halfgp.precision import DOUBLE
 from halfgp.training.history import Step, values_of
 
-REACH = 8.0  # how far, on the real line, a parameter may go from where it started: a factor of 3000
+REACH = 8.0  # on the real line: a factor of 3000
 WALL = 1e6  # above the best loss, where there is none
 SOLVABLE = 100.0  # times rounding: the share of the noise that it may be
 ROOM = 10.0  # times an outputscale that is given, at least, which may be as large as its user likes
@@ -46,6 +46,7 @@ def train_exactly(
     iterations: int,
     flat: float,
     observe: Callable[[Step, Hyperparameters], object],
+    reach: float = REACH,
 ) -> tuple[Hyperparameters, float]:
     """The best that SciPy's L-BFGS-B finds, from `start`, on the logarithms of positive parameters.
 
@@ -57,6 +58,7 @@ def train_exactly(
         iterations: at most.
         flat: a change of the loss per row, in an iteration, that ends it.
         observe: called with every evaluation; whatever it raises ends the training.
+        reach: how far, on the real line, a parameter may go from where it started.
 
     Returns:
         Hyperparameters and their loss; NaN without an iteration.
@@ -73,13 +75,13 @@ def train_exactly(
         origin.numpy(),
         jac=True,
         method="L-BFGS-B",
-        bounds=_bounds(start, origin, rows),
+        bounds=_bounds(start, origin, rows, reach),
         options={"maxiter": iterations, "ftol": flat},
     )
     return coordinates.hyperparameters(search.best), search.lowest
 
 
-def _bounds(start: Hyperparameters, origin: Tensor, rows: int) -> list[tuple[float, float]]:
+def _bounds(start: Hyperparameters, origin: Tensor, rows: int, reach: float) -> list[tuple[float, float]]:
     """How far each coordinate may go; a mean, which has no scale of its own, anywhere.
 
     An outputscale goes no further than double can solve all rows with, at the least noise: of functions
@@ -90,12 +92,12 @@ def _bounds(start: Hyperparameters, origin: Tensor, rows: int) -> list[tuple[flo
     bounds: list[tuple[float, float]] = []
     for name, parameter in start.named_parameters().items():
         unbounded = math.isinf(parameter.lower) and math.isinf(parameter.upper)
-        reach = math.inf if unbounded else REACH
+        within = math.inf if unbounded else reach
         values = origin[len(bounds) : len(bounds) + parameter.value.numel()].tolist()
         most = math.inf
         if name.endswith("outputscale") and parameter.lower == 0.0 and math.isinf(parameter.upper) and least:
             most = math.log(max(solvable, ROOM * float(parameter.value.detach().max())))
-        bounds += [(v - reach, min(v + reach, most)) for v in values]
+        bounds += [(v - within, min(v + within, max(v, most))) for v in values]
     return bounds
 
 

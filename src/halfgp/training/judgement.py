@@ -1,4 +1,4 @@
-"""Which of several points predicts best from all rows? A few rows, each left out, tell."""
+"""Which of several hyperparameters predict best from all rows? A few rows, each left out, tell."""
 
 from __future__ import annotations
 
@@ -15,24 +15,40 @@ from halfgp.nearest import NearestSearch, metric
 from halfgp.precision import Precision
 from halfgp.problem import Problem
 
-ROWS = 512  # that are looked at
+ROWS = 1024  # that are looked at: of 512 a few with large residuals decided
 LANDMARKS = 384  # that all of them are given, spread over all rows: what is far
 NEIGHBOURS = 96  # that each is given: what is near
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Judgement:
     """How rows are predicted from the others.
 
     Attributes:
-        log_density: of the targets, in the mean, with variances multiplied by `excess`.
+        log_densities: (m,) of the targets of each row, in their mean, with variances multiplied by `excess`.
         excess: the mean of squared residuals over their variances.
         error: the root of the mean of squared residuals.
     """
 
-    log_density: float
+    log_densities: Tensor
     excess: float
     error: float
+
+    @property
+    def log_density(self) -> float:
+        """In the mean over the rows."""
+        return float(self.log_densities.mean())
+
+    def surpasses(self, other: Judgement) -> bool:
+        """Whether the density is higher than another's of the same rows by more than chance would make it.
+
+        By one standard error of the mean difference: who errs then has lost little.
+        """
+        gains = self.log_densities - other.log_densities
+        return float(gains.mean()) > float(gains.std(correction=0)) / math.sqrt(len(gains))
+
+    def __str__(self) -> str:
+        return f"density {self.log_density:.4f}, error {self.error:.3g}, variances times {self.excess:.3g}"
 
 
 def judge(hyperparameters: Hyperparameters, problem: Problem, seed: int) -> Judgement:
@@ -43,17 +59,19 @@ def judge(hyperparameters: Hyperparameters, problem: Problem, seed: int) -> Judg
     Schur complement. O(rows k (k² + l k + l²)) time for k neighbours and l landmarks.
     """
     order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed))
-    rows, landmarks = order[:ROWS], order[ROWS : ROWS + min(LANDMARKS, problem.rows // 4)]
+    count = min(LANDMARKS, problem.rows // 4)
+    landmarks, rows = order[:count], order[count : count + ROWS]
     of = _Conditioned(hyperparameters, problem, landmarks)
     residuals, deviations = of.rows(rows)
     squares = residuals.square()
     error = float((squares * deviations.square()[:, None]).mean().sqrt())
     excess = float(squares.mean())
     if not math.isfinite(excess):  # noise too small for double: nothing is to be learned there
-        return Judgement(-math.inf, math.inf, math.inf)
-    # The density with the scale that these rows ask for, which is what calibration comes to.
-    spread = 1.0 + math.log(2.0 * math.pi * max(excess, torch.finfo(torch.float64).tiny))
-    return Judgement(-0.5 * spread - float(deviations.log().mean()), excess, error)
+        return Judgement(torch.full((len(rows),), -math.inf), math.inf, math.inf)
+    # Densities with the scale that these rows ask for, which is what calibration comes to.
+    scale = max(excess, torch.finfo(torch.float64).tiny)
+    spread = squares.mean(dim=1) / scale + math.log(2.0 * math.pi * scale)
+    return Judgement(-0.5 * spread - deviations.log(), excess, error)
 
 
 def _factor(matrix: Tensor) -> Tensor:

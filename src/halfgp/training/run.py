@@ -11,15 +11,16 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import DenseLikelihood, NeighbourLikelihood, dense_likelihood
-from halfgp.planner import FEW_FEATURES, choose_method, neighbourhoods
+from halfgp.planner import EXACT_STEP_ROWS, FEW_FEATURES, choose_method, neighbourhoods
 from halfgp.priors import Priors
 from halfgp.problem import Problem
-from halfgp.training.checkpoint import Checkpoint
+from halfgp.training.checkpoint import Checkpoint, Reached
 from halfgp.training.exact import train_exactly
 from halfgp.training.history import Step
-from halfgp.training.judgement import judge
+from halfgp.training.improvement import Improved, improve
+from halfgp.training.judgement import Judgement, judge
 from halfgp.training.settings import Training
-from halfgp.training.stochastic import State, StochasticTraining
+from halfgp.training.stochastic import StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
 QUIET = 1e-3  # of the noise, for a second start
@@ -89,75 +90,113 @@ class _Run:
         self._checkpoint, self._observer = checkpoint, observe
         self._history: list[Step] = []
         self._best: tuple[float, Hyperparameters] | None = None  # of the exact stage so far
-        self._found: Hyperparameters | None = None  # by a part of it that is done
+        self._found: Hyperparameters | None = None  # by a stage that is done
+        self._judged: Judgement | None = None  # the better of what parts of the rows taught
         self._coordinates = Coordinates(start, softplus=settings.softplus)
 
     def run(self) -> Trained:
         method = choose_method(self._settings.method, self._problem.rows)
-        hyperparameters, weights, interrupted = self._start, None, False
+        weights, interrupted = None, False
         stochastic: StochasticTraining | None = None
         try:
-            pretrained, state = self._resume() or (self._exactly(method), None)
-            hyperparameters = self._coordinates.hyperparameters(pretrained)
+            reached = self._refined(self._resume() or self._exactly(method))
+            hyperparameters, weights = self._coordinates.hyperparameters(reached.vector), reached.weights
             if method == "cg" and self._settings.steps:
                 stochastic = StochasticTraining(hyperparameters, self._problem, self._settings, self._priors)
-                if state is not None:
-                    stochastic.state = state
-                    logger.info("resumed at step %d from %s", state.index, self._path)
-                stochastic.run(self._observer, lambda state: self._save(pretrained, state))
+                if reached.state is not None:
+                    stochastic.state = reached.state
+                    logger.info("resumed at step %d from %s", reached.state.index, self._path)
+                stochastic.run(self._observer, lambda state: self._save(replace(reached, state=state)))
         except KeyboardInterrupt:
             interrupted = True
             logger.warning("interrupted: going on with the hyperparameters found so far")
-            if stochastic is None and self._found is not None:
+            hyperparameters = self._start if self._best is None else self._best[1]
+            if self._found is not None:
                 hyperparameters = self._found
-            elif stochastic is None and self._best is not None:
-                hyperparameters = self._best[1]
         if stochastic is not None:
             hyperparameters, weights = stochastic.hyperparameters, stochastic.weights
             self._history += stochastic.state.history
         return Trained(hyperparameters.detached(), self._history, method, weights, interrupted)
 
     @property
+    def _from_parts(self) -> bool:
+        """Whether hyperparameters come from parts of the rows, and all of them have more to say."""
+        training = self._settings
+        return 0 < training.subset < self._problem.rows and training.subset_iterations > 0
+
+    @property
     def _path(self) -> str:
         return "" if self._checkpoint is None else str(self._checkpoint.path)
 
-    def _exactly(self, method: str) -> Tensor:
-        """The vector (p,) where the exact stage ends: of all rows with Cholesky, of some before CG."""
+    def _exactly(self, method: str) -> Reached:
+        """Where the exact stage ends: of all rows with Cholesky, of some before CG."""
         rows, seed = self._problem.rows, self._settings.seed
         size = rows if method == "cholesky" else min(self._settings.subset, rows)
         hyperparameters = self._climb(size, seed)
-        if 0 < size < rows and self._settings.subset_iterations:
+        if method == "cg" and self._from_parts:
             self._found = hyperparameters
             few = self._problem.x.shape[1] <= FEW_FEATURES
             starts = [self._start, hyperparameters] if few else [self._start]
             hyperparameters = self._better(
                 hyperparameters, *(self._among_neighbours(start) for start in starts)
             )
-        vector = self._coordinates.vector(hyperparameters)
-        self._save(vector, None)
-        return vector
+        reached = Reached(self._coordinates.vector(hyperparameters), refined=size in (0, rows))
+        self._save(reached)
+        return reached
+
+    @property
+    def _judging_seed(self) -> int:
+        """Drawn apart from the subset, which may speak well of its own rows."""
+        return self._settings.seed + 1
 
     def _better(self, *candidates: Hyperparameters) -> Hyperparameters:
-        """The one from which rows that are left out are predicted best, with lengthscales that suit them.
+        """The one from which rows that are left out are predicted best."""
+        judged = [judge(candidate, self._problem, self._judging_seed) for candidate in candidates]
+        told = "; ".join(map(str, judged))
+        logger.info("rows left out, by what a subset and what neighbours taught: %s", told)
+        best = max(range(len(candidates)), key=lambda i: judged[i].log_density)
+        self._judged = judged[best]
+        return candidates[best]
+
+    def _refined(self, reached: Reached) -> Reached:
+        """With what all rows have to say of hyperparameters that come from parts of them."""
+        if reached.refined or not self._from_parts:
+            return reached
+        start, seed = self._coordinates.hyperparameters(reached.vector), self._judging_seed
+        improved = Improved(start, self._judged or judge(start, self._problem, seed))
+        self._found = start
+        if self._settings.steps is None and self._problem.rows <= EXACT_STEP_ROWS:
+            improved = improve(
+                improved,
+                self._problem,
+                self._settings,
+                self._priors,
+                seed=seed,
+                observe=self._observe_exact,
+            )
+            self._found = improved.hyperparameters
+        improved = self._shortened(improved)
+        reached = Reached(
+            self._coordinates.vector(improved.hyperparameters), refined=True, weights=improved.weights
+        )
+        self._save(reached)
+        return reached
+
+    def _shortened(self, found: Improved) -> Improved:
+        """With lengthscales that suit all rows.
 
         Data are denser than any part of them, and show what is shorter than its spacing: all lengthscales
         together are shortened for as long as predictions gain.
         """
-        seed = self._settings.seed + 1  # drawn apart from the subset, which may speak well of its own rows
-        judged = [judge(candidate, self._problem, seed) for candidate in candidates]
-        told = ", ".join(map(str, judged))
-        logger.info("rows left out, by what a subset and what neighbours taught: %s", told)
-        best = max(range(len(candidates)), key=lambda i: judged[i].log_density)
-        hyperparameters, found = candidates[best], judged[best]
         for _ in range(SHORTENINGS):
-            shorter = hyperparameters.stretched(SHORTER)
-            other = judge(shorter, self._problem, seed)
+            shorter = found.hyperparameters.stretched(SHORTER)
+            judged = judge(shorter, self._problem, self._judging_seed)
             # Both: a density alone may gain by what it says of the deviation, and lose the function.
-            if not (other.log_density > found.log_density and other.error < found.error):
+            if not (judged.log_density > found.judged.log_density and judged.error < found.judged.error):
                 break
-            logger.info("with lengthscales times %g: %s", SHORTER, other)
-            hyperparameters, found = shorter, other
-        return hyperparameters
+            logger.info("with lengthscales times %g: %s", SHORTER, judged)
+            found = Improved(shorter, judged)
+        return found
 
     def _among_neighbours(self, hyperparameters: Hyperparameters) -> Hyperparameters:
         """The best for neighbourhoods among all rows, renewed as the lengthscales move, from there.
@@ -234,13 +273,13 @@ class _Run:
             self._best = (step.loss, hyperparameters)
         self._observer(step, hyperparameters)
 
-    def _resume(self) -> tuple[Tensor, State | None] | None:
+    def _resume(self) -> Reached | None:
         found = None if self._checkpoint is None else self._checkpoint.read()
         if found is None:
             return None
-        pretrained, self._history, state = found
-        return pretrained, state
+        reached, self._history = found
+        return reached
 
-    def _save(self, pretrained: Tensor, state: State | None) -> None:
+    def _save(self, reached: Reached) -> None:
         if self._checkpoint is not None:
-            self._checkpoint.write(pretrained, self._history, state)
+            self._checkpoint.write(reached, self._history)

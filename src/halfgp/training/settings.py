@@ -18,10 +18,10 @@ class Training:
         subset: rows of the pre-training before "cg", 0 for none.
         subset_iterations: at most so many iterations of L-BFGS there, and with "cholesky".
         optimiser: of the steps on all rows with "cg": "adam", or "lbfgs" on the frozen probes.
-        steps: on all rows, with "cg".
+        steps: on all rows, with "cg"; None for exact ones, while they pay.
         learning_rate: of Adam, per step on the real line.
         probes: right-hand sides beside the targets.
-        gradient: "pathwise", "hutchinson" or "neighbours".
+        gradient: "neighbours", "pathwise" or "hutchinson".
         preconditioner: "auto", "pivoted_cholesky", "randomly_pivoted_cholesky", "nystrom", None or a recipe.
         rank: of the preconditioner; None is automatic.
         tol: true relative residual of every column of a training solve.
@@ -35,7 +35,7 @@ class Training:
     subset: int
     subset_iterations: int
     optimiser: str
-    steps: int
+    steps: int | None
     learning_rate: float
     probes: int
     gradient: str

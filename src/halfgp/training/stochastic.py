@@ -12,15 +12,15 @@ from torch import Tensor
 
 from halfgp.errors import InputError, TrainingError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
-from halfgp.likelihood import GradientEquations, GradientEstimator
+from halfgp.likelihood import GradientEstimator
 from halfgp.memory import peak_memory
-from halfgp.operators import Operator
 from halfgp.precision import Precision
-from halfgp.preconditioners import Preconditioner, has_root
+from halfgp.preconditioners import has_root
 from halfgp.priors import Priors, log_prior
-from halfgp.problem import Problem, residual_precision
-from halfgp.solvers import SolveResult, cg, log_determinant
+from halfgp.problem import Problem
+from halfgp.solvers import log_determinant
 from halfgp.threads import paying_threads, torch_threads
+from halfgp.training.evaluation import Evaluation, evaluate
 from halfgp.training.history import Step, values_of
 from halfgp.training.optimisers import make_optimiser
 from halfgp.training.settings import Training
@@ -58,31 +58,6 @@ class State:
     loss: float = math.nan
     loss_error: float = math.nan
     history: list[Step] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What a step found where it was taken.
-
-    Attributes:
-        operator: K + noise there.
-        built: its preconditioner.
-        result: of the solve.
-        gradient: of the loss (p,), on the real line.
-        passes: over K that it took.
-    """
-
-    operator: Operator
-    built: Preconditioner | None
-    result: SolveResult
-    gradient: Tensor
-    passes: int
-
-    @property
-    def finite(self) -> bool:
-        """Whether it can be built upon."""
-        solutions = torch.as_tensor(self.result.solution)
-        return bool(self.gradient.isfinite().all()) and bool(self.operator.finite(solutions).all())
 
 
 class StochasticTraining:
@@ -135,7 +110,7 @@ class StochasticTraining:
         self, observe: Callable[[Step, Hyperparameters], object], save: Callable[[State], object]
     ) -> None:
         """All steps that are left; `save` after each."""
-        while self.state.index < self._settings.steps:
+        while self.state.index < (self._settings.steps or 0):
             hyperparameters = self.hyperparameters
             with torch_threads(self._threads):
                 step = self._step(hyperparameters)
@@ -153,46 +128,27 @@ class StochasticTraining:
                 raise
             found = None
         passes, note = 0 if found is None else found.passes, ""
+        norm, residual, precision = math.nan, math.nan, state.precision
+        if found is not None:
+            slope = self._coordinates.pull_back(state.vector, found.gradient)
+            norm, precision, residual = float(slope.abs().max()), found.result.precision, found.residual
         if found is None or not found.finite:
             note = self._roll_back()
         else:
-            passes += self._advance(hyperparameters, found)
-        norm, residual, precision = math.nan, math.nan, state.precision
-        if found is not None:
-            norm, precision = float(found.gradient.abs().max()), found.result.precision
-            residual = float(torch.as_tensor(found.result.residual_norms).max())
+            passes += self._advance(hyperparameters, found, slope)
         return Step(
             "cg", len(state.history), state.loss, state.loss_error, values_of(hyperparameters), norm, passes,
             residual, precision, time.perf_counter() - began, peak_memory(), note,
         )  # fmt: skip
 
     def _evaluate(self, hyperparameters: Hyperparameters) -> Evaluation:
-        """Solve and differentiate; in single, or in double once nothing less will do."""
-        operator = self._problem.system(
-            hyperparameters, "double" if self.state.precision == "double" else "single"
-        )
-        recipe = self._settings.recipe()
-        built = None if recipe is None else recipe.build(operator)
-        equations = self._estimator.at(hyperparameters, operator)
-        result = self._solve(equations, built)
-        named = equations.gradient(torch.as_tensor(result.solution))
-        gradient = self._coordinates.pull_back(self.state.vector, named)
-        return Evaluation(operator, built, result, gradient, result.passes + equations.passes)
-
-    def _solve(self, equations: GradientEquations, built: Preconditioner | None) -> SolveResult:
-        settings = self._settings
-        return cg(
-            equations.operator,
-            equations.right_hand_sides,
-            method=_method_of(self._rung),
-            preconditioner=built,
-            x0=self.warm_start,
-            tol=settings.tol,
-            min_iterations=settings.min_iterations,
-            max_iterations=settings.max_iterations,
+        return evaluate(
+            hyperparameters,
+            self._problem,
+            self._settings,
+            self._estimator,
             precision=self._rung,
-            residual_precision=residual_precision(settings.tol),
-            warn=False,  # one that ends above its tolerance is in the history, not on the screen
+            start=self.warm_start,
         )
 
     @property
@@ -201,23 +157,29 @@ class StochasticTraining:
         given = self._problem.precision
         return given if self.state.precision == _name(given) else self.state.precision
 
-    def _advance(self, hyperparameters: Hyperparameters, found: Evaluation) -> int:
-        """Take what was found into the state, and go on; returns passes over K that this took."""
+    def _advance(self, hyperparameters: Hyperparameters, found: Evaluation, slope: Tensor) -> int:
+        """Take what was found into the state, and go on; returns passes over K that this took.
+
+        Args:
+            hyperparameters: where the step was taken.
+            found: there.
+            slope: the gradient (p,) on the real line.
+        """
         state, passes = self.state, 0
         if state.before is None:
             state.loss, state.loss_error, passes = self._loss(hyperparameters, found)
         else:
             # By the trapezoid rule from the last one: the gradients are there, a log-determinant is not.
-            origin, slope = state.before
-            state.loss += float(0.5 * (slope + found.gradient) @ (state.vector - origin))
-        solutions = torch.as_tensor(found.result.solution)
+            origin, before = state.before
+            state.loss += float(0.5 * (before + slope) @ (state.vector - origin))
+        solutions = found.solutions
         if state.before is not None and state.solutions is not None:
             state.secant = (state.vector - state.before[0], solutions - state.solutions)
         state.solutions = solutions
-        state.before = (state.vector, found.gradient)
+        state.before = (state.vector, slope)
         optimiser = make_optimiser(self._settings.optimiser, self._settings.learning_rate)
         optimiser.restore(state.optimiser)
-        state.vector = optimiser.step(state.vector, found.gradient)
+        state.vector = optimiser.step(state.vector, slope)
         state.optimiser = optimiser.state()
         state.index += 1
         return passes
@@ -249,14 +211,9 @@ class StochasticTraining:
             warn=False,  # its error is that of the loss
         )
         prior = float(log_prior(hyperparameters.named_parameters(), self._priors))
-        fit = float(found.operator.dot(r, torch.as_tensor(found.result.solution)[:, :q]).sum())
+        fit = float(found.operator.dot(r, found.solutions[:, :q]).sum())
         loss = (0.5 * (fit + q * determinant.value) - prior) / (n * q) + 0.5 * math.log(2 * math.pi)
         return loss, 0.5 * determinant.error / n, determinant.passes
-
-
-def _method_of(precision: str | Precision) -> str:
-    """Of `cg`: training in a 16-bit precision is the paper's setting, and its solves are the paper's."""
-    return "paper" if Precision.resolve(precision).is_sixteen_bit else "auto"
 
 
 def _name(precision: str | Precision) -> str:
