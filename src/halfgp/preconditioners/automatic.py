@@ -13,6 +13,7 @@ from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
 NEIGHBOURS = 50
+ENOUGH = 0.1  # of the noise: what low rank leaves of rows' variances, and more of it would not repay
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
 BYTES_OF_NEIGHBOURS = 64 * NEIGHBOURS  # of a row: members, entries, and the factor by rows and by columns
 
@@ -23,8 +24,10 @@ class AutomaticPreconditioner:
 
     √(2.5 n) pivots are taken, which costs about as much as two products. What they leave of a row's variance,
     beside its noise, is about the condition of the matrix that low rank leaves to CG. It falls like a power
-    of the rank. Where that takes it below 1 within 5 √n pivots, low rank of so many is the best there is:
-    nothing is above the matrix, and a handful of passes do. Where not, the pivots become landmarks.
+    of the rank. Where that takes it below 1 within 3 √n pivots, low rank of so many is the best there is:
+    nothing is above the matrix, and a handful of passes do. They cost some six products, whatever n is, and are
+    taken unless the first ones leave a tenth of the noise at most. Where low rank does not reach so far, the
+    pivots become landmarks.
 
     Attributes:
         rank: of low rank, or landmarks, instead of those; None for them.
@@ -51,9 +54,9 @@ class AutomaticPreconditioner:
         n = source.size
         first = landmarks_within(n, self.memory) if self.rank is None else min(self.rank, n)
         found = partial_cholesky(source, first, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
-        most = min(n, 5 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
+        most = min(n, 3 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
         if not isinstance(source, BoundKernel) or expected(found, most) <= 1.0:
-            if excess(found) > 1.0 and most > first:
+            if excess(found) > ENOUGH and most > first:
                 found = partial_cholesky(source, most, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
             return found.low_rank_plus_noise()
         return conditioned_on(source, found.pivots, self.neighbours, self.seed)
