@@ -7,6 +7,7 @@ predictions and their variances.
     default    GPRegressor(), nothing chosen
     cholesky   GPRegressor() on 3,000 rows: exact, in double; what coverage is to be had
     paper      GPRegressor.paper(): RBF with ARD, half, 50 steps of Adam, at least 10 CG iterations each
+    paper-auto the same with the automatic preconditioner in place of rank 15, and at least 4 iterations
     gpytorch   the same setting in GPyTorch, dense float32; beyond 15,700 rows on so many, its time times N²
     gpboost    GPBoost, Vecchia with 20 neighbours, Matérn-3/2 with ARD; for the dense sets
     higp       HiGP on 4,000 rows, Matérn-3/2 with one lengthscale, 50 steps of Adam

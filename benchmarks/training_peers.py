@@ -90,6 +90,12 @@ def paper(rows: StandardisedSplit) -> Outcome:
     return _ours(GPRegressor.paper(kernel="rbf", precision="half"), rows)
 
 
+def paper_automatic(rows: StandardisedSplit) -> Outcome:
+    """The same with the automatic preconditioner in place of rank 15, which needs fewer iterations a step."""
+    automatic = {"solve__preconditioner": "auto", "solve__rank": None, "training__min_iterations": 4}
+    return _ours(GPRegressor.paper(kernel="rbf", precision="half", **automatic), rows)
+
+
 def gpytorch_paper(rows: StandardisedSplit) -> Outcome:
     """GPyTorch in the paper's setting: dense float32, CG, 50 steps of Adam."""
     import gpytorch
@@ -204,6 +210,7 @@ METHODS: dict[str, tuple[Callable[[StandardisedSplit], Outcome], int | None]] = 
     "default": (default, None),
     "cholesky": (default, CHOLESKY_ROWS),
     "paper": (paper, None),
+    "paper-auto": (paper_automatic, None),
     "gpytorch": (gpytorch_paper, GPYTORCH_ROWS),
     "gpboost": (gpboost_vecchia, None),
     "higp": (higp_gpr, HIGP_ROWS),

@@ -300,6 +300,21 @@ def test_a_precision_of_ones_own_is_used_as_it_is():
     assert training._rung == "double"
 
 
+def test_a_preconditioner_is_kept_while_it_is_near(monkeypatch):
+    """Of steps of 0.2 on the real line the second after it was built is too far away."""
+    built = []
+    plain = PivotedCholesky.build
+    monkeypatch.setattr(
+        PivotedCholesky, "build", lambda self, operator: built.append(operator) or plain(self, operator)
+    )
+    found = run(steps=7, learning_rate=0.2, preconditioner=PivotedCholesky(rank=20), gradient="hutchinson")
+    assert len(found.history) == 7
+    assert 2 <= len(built) <= 4  # Adam's steps are 0.2 at the most, and shorter after a turn
+    built.clear()
+    run(steps=4, learning_rate=1e-3, preconditioner=PivotedCholesky(rank=20))
+    assert len(built) == 1
+
+
 def test_solves_start_where_the_last_ones_were_heading(monkeypatch):
     training = StochasticTraining(START, problem(), settings(steps=3, learning_rate=0.05), PAPER)
     starts = []

@@ -90,6 +90,8 @@ class Checkpoint:
                 tensors["solutions"] = state.solutions
             if state.before is not None:
                 tensors["before.point"], tensors["before.gradient"] = state.before
+            if state.anchor is not None:
+                tensors["anchor"] = state.anchor
             if state.secant is not None:
                 tensors["secant.moved"], tensors["secant.change"] = state.secant
             tensors |= {f"optimiser.{name}": t for name, t in state.optimiser.items()}
@@ -135,6 +137,7 @@ class Checkpoint:
             index=int(about["index"]),
             precision=str(about["precision"]),
             before=pair("before.point", "before.gradient"),
+            anchor=tensors.get("anchor"),
             secant=pair("secant.moved", "secant.change"),
             optimiser={n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)},
             loss=loss,

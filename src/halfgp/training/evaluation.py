@@ -61,6 +61,8 @@ def evaluate(
     *,
     precision: str | Precision,
     start: Tensor | None,
+    near: Hyperparameters | None = None,
+    built: Preconditioner | None = None,
 ) -> Evaluation:
     """Solve and differentiate; products beside the solve in single, or in double where the solve is.
 
@@ -71,14 +73,18 @@ def evaluate(
         estimator: with all that is random.
         precision: of the solve.
         start: of the solve (m, q + s), or None.
+        near: for whose matrix the preconditioner is built; None for the hyperparameters themselves.
+        built: that preconditioner, where there is one already.
 
     Raises:
         InputError: K + noise is not positive definite.
     """
     rung = precision if isinstance(precision, str) else precision.name
-    operator = problem.system(hyperparameters, "double" if rung == "double" else "single")
+    products = "double" if rung == "double" else "single"
+    operator = problem.system(hyperparameters, products)
     recipe = settings.recipe()
-    built = None if recipe is None else recipe.build(operator)
+    if built is None and recipe is not None:
+        built = recipe.build(operator if near is None else problem.system(near, products))
     equations = estimator.at(hyperparameters, operator)
     result = _solve(equations, settings, built, precision, start)
     gradient = equations.gradient(torch.as_tensor(result.solution))

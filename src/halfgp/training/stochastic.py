@@ -15,7 +15,7 @@ from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import GradientEstimator
 from halfgp.memory import peak_memory
 from halfgp.precision import Precision
-from halfgp.preconditioners import has_root
+from halfgp.preconditioners import Preconditioner, has_root
 from halfgp.priors import Priors, log_prior
 from halfgp.problem import Problem
 from halfgp.solvers import log_determinant
@@ -29,6 +29,9 @@ RUNGS = ("half", "single", "double")  # what a step that failed climbs through
 # With 15 the loss is too high by 0.1 a row at a noise of 1e-3; with 40 by less than its error.
 LANCZOS_STEPS = 40
 BACKTRACK = 0.5  # of the way to a vector that failed
+# How far, on the real line, from where a preconditioner was built it still serves: what it lacks there CG
+# makes up for in an iteration, and to build it takes as long as several.
+KEPT = 0.3
 
 
 @dataclass
@@ -41,6 +44,7 @@ class State:
         index: of the next step.
         precision: of the solves; "auto", or a rung once a step has failed.
         before: vector and gradient (p,) of the last good step, or None.
+        anchor: vector (p,) for whose matrix the preconditioner is built, or None before the first.
         secant: how far the last good step had moved (p,), and by what its solutions changed (m, q + s).
         optimiser: its state.
         loss: of the last good step.
@@ -53,6 +57,7 @@ class State:
     index: int = 0
     precision: str = "auto"
     before: tuple[Tensor, Tensor] | None = None
+    anchor: Tensor | None = None
     secant: tuple[Tensor, Tensor] | None = None
     optimiser: dict[str, Tensor] = field(default_factory=dict)
     loss: float = math.nan
@@ -78,6 +83,7 @@ class StochasticTraining:
             seed=settings.seed,
         )
         self.state = State(self._coordinates.vector(start), precision=_name(problem.precision))
+        self._built: Preconditioner | None = None  # at the state's anchor
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -142,14 +148,21 @@ class StochasticTraining:
         )  # fmt: skip
 
     def _evaluate(self, hyperparameters: Hyperparameters) -> Evaluation:
-        return evaluate(
+        state = self.state
+        if state.anchor is None or float((state.vector - state.anchor).abs().max()) > KEPT:
+            state.anchor, self._built = state.vector, None
+        found = evaluate(
             hyperparameters,
             self._problem,
             self._settings,
             self._estimator,
             precision=self._rung,
             start=self.warm_start,
+            near=self._coordinates.hyperparameters(state.anchor),
+            built=self._built,
         )
+        self._built = found.built
+        return found
 
     @property
     def _rung(self) -> str | Precision:
@@ -193,7 +206,7 @@ class StochasticTraining:
                 f"Step {state.index} has no finite gradient even in double. Lower `learning_rate`, or raise"
                 " `noise_floor`."
             )
-        state.precision = RUNGS[RUNGS.index(below) + 1]
+        state.precision, self._built = RUNGS[RUNGS.index(below) + 1], None
         if state.before is not None:
             state.vector = state.before[0] + BACKTRACK * (state.vector - state.before[0])
         return f"no finite gradient: rolled back, on in {state.precision}"
