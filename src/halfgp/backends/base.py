@@ -11,6 +11,7 @@ from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.kernels import Kernel
 from halfgp.nearest import NearestSearch
 from halfgp.precision import Precision
+from halfgp.truncation import EXACT, Truncation
 
 
 def empty_like(v: Tensor, rows: int) -> Tensor:
@@ -22,8 +23,9 @@ class KernelMatrix(Protocol):
     """A kernel bound to its points by one backend.
 
     A square matrix (bound with `x2=None`) has `kernel.diagonal(x1)`, White included and unrounded, on its
-    diagonal. In a 16-bit precision another entry is zero where |K_ij| / amplitude <= 2**vanishing_exponent of
-    the inputs' format, with amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
+    diagonal. Another entry is zero where |K_ij| / amplitude is at most `truncation.vanishing(precision)`, in a
+    16-bit precision 2**vanishing_exponent of the inputs' format or more, with
+    amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
     """
 
     @property
@@ -37,6 +39,13 @@ class KernelMatrix(Protocol):
     @property
     def precision(self) -> Precision:
         """As used: `entries` is what they are really held in."""
+
+    @property
+    def skipped(self) -> float:
+        """Of all entries, the share that products do not look at because they are zero."""
+
+    def dropped(self) -> float:
+        """At least the largest sum over a row of |entries| that are taken for zero."""
 
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v, plus extra_diagonal * v on a square matrix.
@@ -84,6 +93,7 @@ class Backend(Protocol):
         precision: Precision,
         store: bool,
         threads: int | None,
+        truncation: Truncation = EXACT,
     ) -> KernelMatrix:
         """Prepare the products of one kernel matrix.
 
@@ -94,6 +104,7 @@ class Backend(Protocol):
             precision: `entries` is the format to hold stored entries in.
             store: hold the entries in memory, in `precision.entries`, rather than compute them each time.
             threads: how many, or None for torch's own number.
+            truncation: which entries are zero, and whether tiles of zeros may be passed by.
         """
 
     def conditionals(
