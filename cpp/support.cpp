@@ -44,7 +44,9 @@ double covariance_bound(Profile profile, double x) {
 }  // namespace
 
 bool has_support(const Program& program) {
-  return root_bound(program, [&](std::size_t l) { return program.leaves[l].profile == Profile::linear ? 1.0 : 0.0; }, 1.0) == 0;
+  const bool stationary = std::any_of(program.leaves, program.leaves + program.leaf_count,
+                                      [](const Leaf& leaf) { return leaf.profile != Profile::linear; });
+  return stationary && root_bound(program, [&](std::size_t l) { return program.leaves[l].profile == Profile::linear ? 1.0 : 0.0; }, 1.0) == 0;
 }
 
 Support::Support(const Program& program, const std::vector<Path>& near_paths, bool single, const Points& rows, const Points& columns)
