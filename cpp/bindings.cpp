@@ -280,6 +280,7 @@ NB_MODULE(_cpu, m) {
              return run(threads, [&](const Execution& execution) { return self.dropped(execution); });
            },
            nb::arg("threads"))
+      .def_prop_ro("tiles", &KernelMatrix::tiles)
       .def_prop_ro("share_skipped", &KernelMatrix::share_skipped)
       .def("store",
            [](KernelMatrix& self, Stored format, int threads) {

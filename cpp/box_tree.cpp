@@ -24,11 +24,14 @@ std::int32_t BoxTree::grow(const double* points, std::int64_t first, std::int64_
     if (high(index)[f] - low(index)[f] > high(index)[widest] - low(index)[widest]) widest = f;
   const std::int64_t whole = last - first > block_ ? block_ : grain_;
   const std::int64_t parts = (last - first + whole - 1) / whole, middle = first + parts / 2 * whole;
-  const auto begin = order_.begin();
-  std::nth_element(begin + first, begin + middle, begin + last, [&](std::int64_t a, std::int64_t b) {
-    const double x = points[a * features_ + widest], y = points[b * features_ + widest];
-    return x < y || (x == y && a < b);  // one order, whatever the library
-  });
+  // By coordinate and, for one order whatever the library, by row; side by side, which is faster than looking them up.
+  const auto at = order_.begin() + first;
+  std::vector<std::pair<double, std::int64_t>> places;
+  places.reserve(static_cast<std::size_t>(last - first));
+  for (std::int64_t i = 0; i < last - first; ++i) places.emplace_back(points[at[i] * features_ + widest], at[i]);
+  std::nth_element(places.begin(), places.begin() + (middle - first), places.end());
+  std::transform(places.begin(), places.end(), at, [](const auto& place) { return place.second; });
+  places = {};  // not held while the halves are halved
   const std::int32_t left = grow(points, first, middle), right = grow(points, middle, last);
   nodes_[static_cast<std::size_t>(index)].left = left;
   nodes_[static_cast<std::size_t>(index)].right = right;

@@ -126,6 +126,7 @@ void serve(const std::string& operation, const KernelMatrix& matrix, const std::
   if (operation == "product") return serve_product<U>(matrix, rows, execution);
   if (operation == "block") return serve_block<U>(matrix, rows, columns, execution);
   if (operation == "share_skipped") return send(std::vector<double>{matrix.share_skipped()});
+  if (operation == "tiles") return send(std::vector<double>{static_cast<double>(matrix.tiles())});
   if (operation == "dropped") return send(std::vector<double>{matrix.dropped(execution)});
   if (operation == "gradient") return serve_gradient<U>(matrix, leaves, rows, columns, execution);
   std::exit(EXIT_FAILURE);

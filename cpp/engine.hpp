@@ -93,6 +93,8 @@ class KernelMatrix {
   // Of all entries, the share that is left out.
   double share_skipped() const;
 
+  // Those that are looked at.
+  std::size_t tiles() const { return live_.count(); }
   // At least the largest sum over a row of |entries|, not times scale, that are taken for zero.
   double dropped(const Execution& execution) const;
 

@@ -42,7 +42,7 @@ class TruncationReport:
         error: at least the largest sum over a row of |entries| that are taken for zero. With E the matrix of
             these, no number of E v is larger than `error` times the largest of v; of a square matrix it
             also bounds the norm of E, and so |E v| by `error` |v|.
-        rho: `error` relative to the least noise of a square matrix; inf without noise. Below 1, weights w with
+        rho: `error` relative to the least noise of a square matrix; inf without noise. Below 1, weights with
             the residual r in the truncated system have one of at most |r| + rho / (1 - rho) (|y| + |r|) in
             the whole one.
     """
@@ -71,7 +71,6 @@ def resolve_truncation(
         return Truncation(precision.vectors.unit_roundoff / columns)
     if isinstance(truncate, str) or not 0.0 < truncate < 1.0:
         raise InputError(
-            '`truncate` must be "auto", True, False, or a relative cutoff between 0 and 1; got'
-            f" {truncate!r}."
+            f'`truncate` must be "auto", True, False, or a relative cutoff between 0 and 1; got {truncate!r}.'
         )
     return Truncation(float(truncate))

@@ -87,12 +87,18 @@ class Matrix:
         self.skips = True
 
     def dropped(self, threads: int) -> float:
-        self._ask("dropped", torch.float64, threads)
-        return self.engine.receive(np.float64).item()
+        return self._told("dropped", threads)
+
+    @property
+    def tiles(self) -> int:
+        return int(self._told("tiles"))
 
     @property
     def share_skipped(self) -> float:
-        self._ask("share_skipped", torch.float64, 1)
+        return self._told("share_skipped")
+
+    def _told(self, operation: str, threads: int = 1) -> float:
+        self._ask(operation, torch.float64, threads)
         return self.engine.receive(np.float64).item()
 
     def product(self, v: Tensor, diagonal: Tensor, out: Tensor, threads: int) -> None:

@@ -23,8 +23,8 @@ class KernelMatrix(Protocol):
     """A kernel bound to its points by one backend.
 
     A square matrix (bound with `x2=None`) has `kernel.diagonal(x1)`, White included and unrounded, on its
-    diagonal. Another entry is zero where |K_ij| / amplitude is at most `truncation.vanishing(precision)`, in a
-    16-bit precision 2**vanishing_exponent of the inputs' format or more, with
+    diagonal. Another entry is zero where |K_ij| / amplitude <= `truncation.vanishing(precision)`, in a 16-bit
+    precision 2**vanishing_exponent of the inputs' format or more, with
     amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
     """
 
@@ -43,6 +43,9 @@ class KernelMatrix(Protocol):
     @property
     def skipped(self) -> float:
         """Of all entries, the share that products do not look at because they are zero."""
+
+    def stored_bytes(self, entry_bytes: int) -> int:
+        """The memory that its entries take, or would take, if they are stored in that size."""
 
     def dropped(self) -> float:
         """At least the largest sum over a row of |entries| that are taken for zero."""
@@ -123,6 +126,3 @@ class Backend(Protocol):
 
     def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
         """The lower triangular matrix of entries (n, k + 1), the diagonal's last, in columns (n, k)."""
-
-    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """The memory of stored entries of that size; n2 is None for a square matrix."""

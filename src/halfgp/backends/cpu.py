@@ -133,15 +133,6 @@ class CpuBackend:
         """Held by rows and by columns."""
         return CpuSparseFactor(columns, entries, threads or torch.get_num_threads())
 
-    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """At most: whole blocks, of a square matrix (n2 None) only those on and above the diagonal.
-
-        One block more than the points fill, since those far from the centre begin a block of their own.
-        """
-        rows, columns = (-(-n // _cpu.BLOCK) + 1 for n in (n1, n1 if n2 is None else n2))
-        blocks = rows * (rows + 1) // 2 if n2 is None else rows * columns
-        return blocks * _cpu.BLOCK**2 * entry_bytes
-
 
 BACKEND = CpuBackend()
 
@@ -150,7 +141,7 @@ class CpuMatrix:
     """A kernel bound to packed points.
 
     Sums are in float32 (float64 in "double") within a block of columns and in float64 across blocks. For one
-    instruction set results depend neither on the number of threads nor on which zeros are skipped, to the bit.
+    instruction set results depend neither on the number of threads nor on the zeros that are skipped.
     """
 
     def __init__(
@@ -188,6 +179,10 @@ class CpuMatrix:
     def threads(self) -> int:
         """How many work at a product."""
         return self._threads or torch.get_num_threads()
+
+    def stored_bytes(self, entry_bytes: int) -> int:
+        """Whole tiles that are not zero, of a square matrix only those on and above the diagonal."""
+        return self._matrix.tiles * _cpu.BLOCK**2 * entry_bytes
 
     def dropped(self) -> float:
         """By the distances of blocks: O(n1 n2 / BLOCK²) time."""
@@ -290,10 +285,11 @@ class CpuMatrix:
                 self._units = units
                 self._leaves.append(Leaf(INNER_PRODUCT, lambda x: x, torch.ones(1, dtype=torch.float64)))
         sides = [self._scaled(side, None) for side in range(len(self._points))]
-        alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf" and program.leaves[0].is_stationary
+        alone = [node.kind for node in program.nodes] == ["leaf"] and program.leaves[0].is_stationary
+        in_leaf = self._vanishing if alone else 0.0
         fixed_point = _cpu.has_fixed_point(self.instruction_set)
         self._plans = [
-            plan_leaf(leaf, z, precision, fixed_point=fixed_point, vanishing=self._vanishing if alone else 0.0)
+            plan_leaf(leaf, z, precision, fixed_point=fixed_point, vanishing=in_leaf)
             for leaf, z in zip(self._leaves, zip(*sides, strict=True), strict=True)
         ]
         nodes = describe_nodes(program)

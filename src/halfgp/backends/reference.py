@@ -64,10 +64,6 @@ class ReferenceBackend:
         """In torch."""
         return ReferenceSparseFactor(columns, entries)
 
-    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """All entries, of a square matrix (n2 None) too."""
-        return n1 * (n1 if n2 is None else n2) * entry_bytes
-
 
 BACKEND = ReferenceBackend()
 
@@ -112,6 +108,10 @@ class ReferenceMatrix:
     def storage(self) -> str:
         """How the entries are held."""
         return "on_the_fly" if self._stored is None else f"stored {str(self._stored.dtype).split('.')[1]}"
+
+    def stored_bytes(self, entry_bytes: int) -> int:
+        """All entries, of a square matrix too."""
+        return self.shape[0] * self.shape[1] * entry_bytes
 
     def dropped(self) -> float:
         """As if all entries were."""

@@ -105,7 +105,7 @@ class Program:
 
     @property
     def has_support(self) -> bool:
-        """Whether it is a function of distances alone that falls to zero in each: no constant stands alone."""
+        """Whether it is a function of distances alone that falls to zero in each, with no constant alone."""
         falls: list[bool] = []
         for node in self.nodes:
             if node.kind == "leaf":

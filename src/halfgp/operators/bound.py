@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
 from halfgp.backends import Backend, KernelMatrix
-from halfgp.backends.storage import choose_storage
+from halfgp.backends.storage import choose_storage, unrounded
 from halfgp.data import binary_scale, check_reach, peaks
 from halfgp.errors import OutOfRangeError
 from halfgp.kernels import Kernel
@@ -64,25 +65,27 @@ class BoundKernel(Operator):
         """The matrix of the backend, once its scaled features are known to stay in range."""
         with torch.no_grad():
             check_range(self.kernel, [self.x1] if self.x2 is None else [self.x1, self.x2], precision)
-            precision, store = choose_storage(
+            bind = partial(
+                self.backend.bind,
+                self.kernel,
+                self.x1,
+                self.x2,
+                threads=self.threads,
+                truncation=self._resolved_truncation(precision),
+            )
+            # Which tiles are zero, and so what storing the others takes, is known once points are bound.
+            plain = cache(lambda: bind(precision=unrounded(precision), store=False))
+            chosen, store = choose_storage(
                 self.kernel,
                 self.x1,
                 self.x2,
                 self.noise,
-                backend=self.backend,
+                stored_bytes=lambda entry_bytes: plain().stored_bytes(entry_bytes),
                 precision=precision,
                 storage=storage,
                 memory_limit=self._memory_limit,
             )
-            return self.backend.bind(
-                self.kernel,
-                self.x1,
-                self.x2,
-                precision=precision,
-                store=store,
-                threads=self.threads,
-                truncation=self._resolved_truncation(precision),
-            )
+            return bind(precision=chosen, store=True) if store else plain()
 
     @property
     def storage(self) -> str:
