@@ -115,7 +115,8 @@ std::shared_ptr<Points> make_points(const KernelProgram& program, bool single, V
   std::vector<const double*> tables;
   for (const auto& table : features) tables.push_back(table.data());
   const nb::gil_scoped_release release;
-  return std::make_shared<Points>(static_cast<std::int64_t>(near.shape(0)), near.data(), tables, program.leaves, program.packing, single);
+  return std::make_shared<Points>(static_cast<std::int64_t>(near.shape(0)), near.data(), tables, program.leaves, program.packing, single,
+                                  has_support(program.view()));
 }
 
 std::vector<double*> pointers(std::vector<std::optional<Table<double>>>& tables) {
@@ -269,6 +270,18 @@ NB_MODULE(_cpu, m) {
              new (self) KernelMatrix(target_named(instruction_set), single, program, rows, columns);
            },
            nb::arg("instruction_set"), nb::arg("single"), nb::arg("program"), nb::arg("rows"), nb::arg("columns").none())
+      .def("skip_zeros",
+           [](KernelMatrix& self, int threads) {
+             run(threads, [&](const Execution& execution) { self.skip_zeros(execution); });
+           },
+           nb::arg("threads"))
+      .def("dropped",
+           [](const KernelMatrix& self, int threads) {
+             return run(threads, [&](const Execution& execution) { return self.dropped(execution); });
+           },
+           nb::arg("threads"))
+      .def_prop_ro("tiles", &KernelMatrix::tiles)
+      .def_prop_ro("share_skipped", &KernelMatrix::share_skipped)
       .def("store",
            [](KernelMatrix& self, Stored format, int threads) {
              run(threads, [&](const Execution& execution) { self.store(format, execution); });

@@ -68,7 +68,7 @@ std::shared_ptr<const Points> receive_points(const KernelProgram& program, bool 
     tables.push_back(table.data());
   }
   return std::make_shared<Points>(static_cast<std::int64_t>(near.size()), near.data(), tables, program.leaves,
-                                  program.packing, single);
+                                  program.packing, single, has_support(program.view()));
 }
 
 template <class U>
@@ -125,6 +125,9 @@ void serve(const std::string& operation, const KernelMatrix& matrix, const std::
            std::size_t columns, const Execution& execution) {
   if (operation == "product") return serve_product<U>(matrix, rows, execution);
   if (operation == "block") return serve_block<U>(matrix, rows, columns, execution);
+  if (operation == "share_skipped") return send(std::vector<double>{matrix.share_skipped()});
+  if (operation == "tiles") return send(std::vector<double>{static_cast<double>(matrix.tiles())});
+  if (operation == "dropped") return send(std::vector<double>{matrix.dropped(execution)});
   if (operation == "gradient") return serve_gradient<U>(matrix, leaves, rows, columns, execution);
   std::exit(EXIT_FAILURE);
 }
@@ -139,6 +142,7 @@ void serve_request() {
   KernelMatrix matrix(*target, single, program, rows, columns);
   const auto stored = static_cast<Stored>(receive<std::int32_t>());
   const Execution execution{receive<std::int32_t>(), nullptr};
+  if (receive<std::uint8_t>()) matrix.skip_zeros(execution);
   if (stored != Stored::none) matrix.store(stored, execution);
   const std::string operation = receive_text();
   const auto n = static_cast<std::size_t>(rows->count()), m = static_cast<std::size_t>((columns ? columns : rows)->count());

@@ -15,7 +15,7 @@ template <class T, class U>
 void unpack_row(const T* from, const Points& points, std::int64_t block, U* to) {
   const std::int64_t slot = block * kBlock, first = points.point(slot);
   const int live = points.live(block);
-  if (points.point(slot + live - 1) - first == live - 1) {  // in their original order, as they mostly are
+  if (!points.gathered() && points.point(slot + live - 1) - first == live - 1) {  // ascending without a gap
     for (int j = 0; j < live; ++j) to[first + j] = static_cast<U>(from[j]);
   } else {
     for (int j = 0; j < live; ++j) to[points.point(slot + j)] = static_cast<U>(from[j]);
@@ -26,21 +26,46 @@ void unpack_row(const T* from, const Points& points, std::int64_t block, U* to) 
 
 KernelMatrix::KernelMatrix(const Target& target, bool single, KernelProgram program, std::shared_ptr<const Points> rows,
                            std::shared_ptr<const Points> columns)
-    : target_(target), single_(single), program_(std::move(program)), rows_(std::move(rows)), columns_(std::move(columns)) {}
+    : target_(target), single_(single), program_(std::move(program)), rows_(std::move(rows)), columns_(std::move(columns)),
+      support_(program_.view(), program_.near_paths, single, *rows_, this->columns()),
+      live_(rows_->blocks(), this->columns().blocks(), square()) {}
 
-std::size_t KernelMatrix::tile_index(std::int64_t row, std::int64_t column) const {
-  const auto r = static_cast<std::size_t>(row), c = static_cast<std::size_t>(column);
-  return square() ? c * (c + 1) / 2 + r : r * static_cast<std::size_t>(columns().blocks()) + c;
+void KernelMatrix::skip_zeros(const Execution& execution) {
+  if (!has_support(program_.view())) return;
+  live_ = LiveTiles(support_, *rows_, columns(), square(), sized(execution, rows_->count() * columns().count()));
+  skips_ = true;
 }
 
-Tile KernelMatrix::tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const {
+double KernelMatrix::share_skipped() const {
+  const double all = static_cast<double>(rows_->count()) * static_cast<double>(columns().count());
+  return skips_ && all > 0 ? 1 - live_.entries() / all : 0.0;
+}
+
+Tile KernelMatrix::whole_tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const {
   const bool near = rows_->near(row) && columns().near(column);
   for (std::size_t l = 0; l < program_.leaves.size(); ++l) paths[l] = near ? program_.near_paths[l] : Path::difference;
-  const void* stored = nullptr;
-  if (stored_format_ != Stored::none)
-    stored = stored_.bytes_at(tile_index(row, column) * kBlock * kBlock * stored_width(stored_format_, width()));
-  return {&program, rows_->leaf_blocks(row), columns().leaf_blocks(column), paths.data(), rows_->live(row), columns().live(column),
-          square() && row == column, stored, stored_format_};
+  return {&program, rows_->leaf_blocks(row), columns().leaf_blocks(column), paths.data(), 0, rows_->live(row), columns().live(column),
+          {}, square() && row == column, nullptr, Stored::none};
+}
+
+// The same but for strips that are left out, and from memory where entries are held.
+Tile KernelMatrix::tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const {
+  Tile tile = whole_tile(program, row, column, paths);
+  if (!live_.whole(row, column)) std::ranges::copy(spans(support_, *rows_, columns(), row, column), tile.spans);
+  if (stored_format_ != Stored::none) {
+    tile.stored = stored_.bytes_at(live_.pairs().rank(row, column) * kBlock * kBlock * stored_width(stored_format_, width()));
+    tile.stored_format = stored_format_;
+  }
+  return tile;
+}
+
+double KernelMatrix::dropped(const Execution& execution) const {
+  std::vector<double> sums(static_cast<std::size_t>(rows_->blocks()));
+  for_each_task(rows_->blocks(), execution, [&](std::int64_t row, int, const Check&) {
+    for (std::int64_t column = 0; column < columns().blocks(); ++column)
+      sums[static_cast<std::size_t>(row)] += columns().live(column) * support_.dropped(row, column);
+  });
+  return sums.empty() ? 0.0 : *std::max_element(sums.begin(), sums.end());
 }
 
 template <class U>
@@ -92,7 +117,7 @@ void KernelMatrix::square_product(const Columns<const U>& vectors, const double*
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(execution.threads), std::vector<Path>(program_.leaves.size()));
 
   for_each_pair(
-      rows_->blocks(), rows_->blocks(), true, execution,
+      live_.pairs(), execution,
       [&](std::int64_t row, std::int64_t column, int worker) {
         const auto w = static_cast<std::size_t>(worker);
         const Product product{count, packed.bytes_at(static_cast<std::size_t>(row) * bytes),
@@ -138,6 +163,7 @@ void KernelMatrix::rectangular_product(const Columns<const U>& vectors, const Co
     double* sum = sums[w].as<double>();
     std::fill_n(sum, panel, 0.0);
     for (std::int64_t column = 0; column < columns().blocks(); ++column) {
+      if (!live_.contains(row, column)) continue;
       check();
       const Product product{count, nullptr, packed.bytes_at(static_cast<std::size_t>(column) * bytes), parts[w].bytes_at(0), nullptr};
       functions().product(tile(program, row, column, paths[w]), product, scratches[w].as<void>());
@@ -164,10 +190,9 @@ void KernelMatrix::block(U* entries, const Execution& execution) const {
     const auto w = static_cast<std::size_t>(worker);
     const std::int64_t row = index / column_blocks, column = index % column_blocks;
     // Transposed, which changes no entry: a tile holds its rows side by side, and the caller's columns are.
-    Tile tile = this->tile(program, row, column, paths[w]);
+    Tile tile = whole_tile(program, row, column, paths[w]);
     std::swap(tile.rows, tile.columns);
     std::swap(tile.row_count, tile.column_count);
-    tile.stored = nullptr;  // tiles below the diagonal are not held; evaluating one is as fast
     functions().evaluate(tile, parts[w].bytes_at(0), scratches[w].as<void>());
     for (int i = 0; i < rows_->live(row); ++i) {
       U* out = entries + rows_->point(row * kBlock + i) * columns().count();
@@ -183,19 +208,19 @@ void KernelMatrix::block(U* entries, const Execution& execution) const {
 void KernelMatrix::store(Stored format, const Execution& execution) {
   const Execution sized = this->sized(execution, rows_->count() * columns().count());
   const Program program = program_.view();
-  const std::int64_t row_blocks = rows_->blocks(), column_blocks = columns().blocks();
-  const std::size_t tiles = square() ? static_cast<std::size_t>(row_blocks * (row_blocks + 1) / 2)
-                                     : static_cast<std::size_t>(row_blocks * column_blocks);
   const std::size_t tile_bytes = kBlock * kBlock * stored_width(format, width());
-  Memory entries(tiles * tile_bytes);
+  Memory entries(live_.count() * tile_bytes);
   std::vector<Memory> scratches = scratch(program, sized);
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(sized.threads), std::vector<Path>(program_.leaves.size()));
-  for_each_task(row_blocks * column_blocks, sized, [&](std::int64_t index, int worker, const Check&) {
+  const BlockPairs& pairs = live_.pairs();
+  for_each_task(pairs.phases(), sized, [&](std::int64_t phase, int worker, const Check& check) {
     const auto w = static_cast<std::size_t>(worker);
-    const std::int64_t row = index / column_blocks, column = index % column_blocks;
-    if (square() && row > column) return;
-    functions().store(tile(program, row, column, paths[w]), format, entries.bytes_at(tile_index(row, column) * tile_bytes),
-                      scratches[w].as<void>());
+    pairs.for_phase(phase, [&](std::int64_t row, std::int64_t column) {
+      if (!pairs.contains(row, column)) return;
+      check();
+      functions().store(tile(program, row, column, paths[w]), format, entries.bytes_at(pairs.rank(row, column) * tile_bytes),
+                        scratches[w].as<void>());
+    });
   });
   stored_ = std::move(entries);
   stored_format_ = format;

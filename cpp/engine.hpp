@@ -5,10 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "live_tiles.hpp"
 #include "panels.hpp"
 #include "points.hpp"
 #include "program.hpp"
 #include "schedule.hpp"
+#include "support.hpp"
 
 namespace halfgp {
 
@@ -64,7 +66,8 @@ class KernelMatrix {
   friend class GradientPass;
 
  public:
-  // `columns` null: a square matrix, symmetric, whose diagonal is left to the caller.
+  // `columns` null: a square matrix, symmetric, whose diagonal is left to the caller. Until `skip_zeros` every tile is
+  // looked at.
   KernelMatrix(const Target& target, bool single, KernelProgram program, std::shared_ptr<const Points> rows,
                std::shared_ptr<const Points> columns);
 
@@ -84,6 +87,17 @@ class KernelMatrix {
   template <class U>
   void block(U* entries, const Execution& execution) const;
 
+  // From now on products, gradients and what is stored leave out tiles, and strips of them, whose entries are all zero:
+  // results are the same, to the bit.
+  void skip_zeros(const Execution& execution);
+  // Of all entries, the share that is left out.
+  double share_skipped() const;
+
+  // Those that are looked at.
+  std::size_t tiles() const { return live_.count(); }
+  // At least the largest sum over a row of |entries|, not times scale, that are taken for zero.
+  double dropped(const Execution& execution) const;
+
   // From now on products read the entries from memory.
   void store(Stored format, const Execution& execution);
 
@@ -92,7 +106,7 @@ class KernelMatrix {
   bool square() const { return !columns_; }
   std::size_t width() const { return single_ ? 4 : 8; }
   const TileFunctions& functions() const { return single_ ? target_.single : target_.double_; }
-  std::size_t tile_index(std::int64_t row, std::int64_t column) const;
+  Tile whole_tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const;
   Tile tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const;
   template <class U>
   Memory pack(const Columns<const U>& vectors, const Points& points) const;
@@ -109,6 +123,9 @@ class KernelMatrix {
   bool single_;
   KernelProgram program_;
   std::shared_ptr<const Points> rows_, columns_;
+  Support support_;
+  LiveTiles live_;
+  bool skips_ = false;
   Stored stored_format_ = Stored::none;
   Memory stored_;
 };

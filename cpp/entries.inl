@@ -3,16 +3,15 @@
 
 template <class T>
 inline constexpr int kRegisterRows = kRowVectors* Vec<T>::lanes;
+static_assert(kStrip % kRegisterRows<float> == 0 && kStrip % kRegisterRows<double> == 0);  // a span may begin at any strip
 
 // Applies `finish(exponents, row, column)` to every register block of inner products sum_k x_k y_k + start(...).
 // Rows and columns are panels of `count` columns; `column` is the first column's place in its strip.
 template <class T, bool kDifference, class Finish>
 inline void for_register_blocks(const T* rows, const T* columns, const T* row_norms, const T* column_norms, int count,
-                                int row_count, int column_count, Finish finish) {
+                                int first_row, int row_count, int column_count, Finish finish) {
   using V = Vec<T>;
-  const int registers = (row_count + kRegisterRows<T> - 1) / kRegisterRows<T>;
-  for (int block = 0; block < registers; ++block) {
-    const int row = block * kRegisterRows<T>;
+  for (int row = first_row; row < row_count; row += kRegisterRows<T>) {
     const T* x = rows + static_cast<std::size_t>(row / kStrip) * kStrip * count + row % kStrip;
     for (int column = 0; column < column_count; column += kColumns) {
       V q[kColumns][kRowVectors];
@@ -56,13 +55,11 @@ inline void for_register_blocks(const T* rows, const T* columns, const T* row_no
 // targets whose vectors have no such integers (kFixedPoint) do not compile it.
 template <class T, class Number, class Finish>
 inline void for_fixed_point_blocks(const Number* rows, const Number* columns, const Number* row_norms,
-                                   const Number* column_norms, int pairs, T unit, int row_count, int column_count,
-                                   Finish finish) {
+                                   const Number* column_norms, int pairs, T unit, int first_row, int row_count,
+                                   int column_count, Finish finish) {
   using F = Vec<T>;
   using I = typename F::Integers;
-  const int registers = (row_count + kRegisterRows<T> - 1) / kRegisterRows<T>;
-  for (int block = 0; block < registers; ++block) {
-    const int row = block * kRegisterRows<T>;
+  for (int row = first_row; row < row_count; row += kRegisterRows<T>) {
     const Number* x = rows + static_cast<std::size_t>(row / kStrip) * kStrip * pairs + row % kStrip;
     for (int column = 0; column < column_count; column += kColumns) {
       I dots[kColumns][kRowVectors];
@@ -104,7 +101,8 @@ inline void for_exponents(const Tile& tile, int l, int first, int columns, Finis
     if (path == Path::fixed_point) {
       const int pairs = (leaf.features + 1) / 2;
       for_fixed_point_blocks(rows.fixed_features, cols.fixed_features + strip * kStrip * pairs + within, rows.fixed_norms,
-                             cols.fixed_norms + first, pairs, static_cast<T>(leaf.fixed_unit), tile.row_count, columns, finish);
+                             cols.fixed_norms + first, pairs, static_cast<T>(leaf.fixed_unit), tile.first_row, tile.row_count,
+                             columns, finish);
       return;
     }
   }
@@ -113,11 +111,11 @@ inline void for_exponents(const Tile& tile, int l, int first, int columns, Finis
   const T* x_norms = static_cast<const T*>(rows.norms);
   const T* y_norms = static_cast<const T*>(cols.norms) + first;
   if (leaf.profile == Profile::linear)
-    for_register_blocks<T, false>(x, y, nullptr, nullptr, leaf.features, tile.row_count, columns, finish);
+    for_register_blocks<T, false>(x, y, nullptr, nullptr, leaf.features, tile.first_row, tile.row_count, columns, finish);
   else if (path == Path::difference)
-    for_register_blocks<T, true>(x, y, x_norms, y_norms, leaf.features, tile.row_count, columns, finish);
+    for_register_blocks<T, true>(x, y, x_norms, y_norms, leaf.features, tile.first_row, tile.row_count, columns, finish);
   else
-    for_register_blocks<T, false>(x, y, x_norms, y_norms, leaf.features, tile.row_count, columns, finish);
+    for_register_blocks<T, false>(x, y, x_norms, y_norms, leaf.features, tile.first_row, tile.row_count, columns, finish);
 }
 
 template <class T>
@@ -145,7 +143,7 @@ template <class T, class Function>
 inline void for_vectors(const Tile& tile, int columns, Function f) {
   const int rows = (tile.row_count + kRegisterRows<T> - 1) / kRegisterRows<T> * kRegisterRows<T>;
   for (int j = 0; j < columns; ++j)
-    for (int i = 0; i < rows; i += Vec<T>::lanes) f(j * kBlock + i);
+    for (int i = tile.first_row; i < rows; i += Vec<T>::lanes) f(j * kBlock + i);
 }
 
 // The nodes above the leaves; node n's values are at buffers + n kSubtile kBlock.
@@ -199,46 +197,58 @@ inline T* entries(const Tile& tile, int first, int columns, T* buffers) {
   return root;
 }
 
-// Calls f(first, columns, entries) for each subtile, from memory where the tile is stored.
-template <class T, class Function>
-inline void for_subtiles(const Tile& tile, T* buffers, Function f) {
+// Calls f(part, first, columns) for each subtile that has entries: `part` is the tile cut down to the rows of its span.
+template <class Function>
+inline void for_parts(const Tile& tile, Function f) {
+  Tile part = tile;
   for (int first = 0; first < tile.column_count; first += kSubtile) {
     const int left = tile.column_count - first, columns = padded_columns(left < kSubtile ? left : kSubtile);
+    const Span span = tile.spans[first / kStrip];
+    part.first_row = span.first * kStrip;
+    part.row_count = span.last * kStrip < tile.row_count ? span.last * kStrip : tile.row_count;
+    if (part.first_row < part.row_count) f(part, first, columns);
+  }
+}
+
+// Calls f(part, first, columns, entries) for each of them, from memory where the tile is stored.
+template <class T, class Function>
+inline void for_subtiles(const Tile& tile, T* buffers, Function f) {
+  for_parts(tile, [&](const Tile& part, int first, int columns) {
     if (!tile.stored) {
-      f(first, columns, entries<T>(tile, first, columns, buffers));
+      f(part, first, columns, entries<T>(part, first, columns, buffers));
     } else if (tile.stored_format == Stored::native) {
-      f(first, columns, static_cast<const T*>(tile.stored) + static_cast<std::size_t>(first) * kBlock);
+      f(part, first, columns, static_cast<const T*>(tile.stored) + static_cast<std::size_t>(first) * kBlock);
     } else if constexpr (sizeof(T) == 4) {
       const std::uint16_t* held = static_cast<const std::uint16_t*>(tile.stored) + static_cast<std::size_t>(first) * kBlock;
       if (tile.stored_format == Stored::float16)
-        for_vectors<T>(tile, columns, [&](int o) { store(buffers + o, load_float16(held + o)); });
+        for_vectors<T>(part, columns, [&](int o) { store(buffers + o, load_float16(held + o)); });
       else
-        for_vectors<T>(tile, columns, [&](int o) { store(buffers + o, load_bfloat16(held + o)); });
-      f(first, columns, static_cast<const T*>(buffers));
+        for_vectors<T>(part, columns, [&](int o) { store(buffers + o, load_bfloat16(held + o)); });
+      f(part, first, columns, static_cast<const T*>(buffers));
     }
-  }
+  });
 }
 
 template <class T>
 inline void evaluate_tile(const Tile& tile, void* out, void* scratch) {
-  for_subtiles<T>(tile, static_cast<T*>(scratch), [&](int first, int columns, const T* k) {
+  for_subtiles<T>(tile, static_cast<T*>(scratch), [&](const Tile& part, int first, int columns, const T* k) {
     T* to = static_cast<T*>(out) + static_cast<std::size_t>(first) * kBlock;
-    for_vectors<T>(tile, columns, [&](int o) { store(to + o, load(k + o)); });
+    for_vectors<T>(part, columns, [&](int o) { store(to + o, load(k + o)); });
   });
 }
 
 template <class T>
 inline void store_tile(const Tile& tile, Stored format, void* out, void* scratch) {
-  for_subtiles<T>(tile, static_cast<T*>(scratch), [&](int first, int columns, const T* k) {
+  for_subtiles<T>(tile, static_cast<T*>(scratch), [&](const Tile& part, int first, int columns, const T* k) {
     const std::size_t at = static_cast<std::size_t>(first) * kBlock;
     if (format == Stored::native) {
-      for_vectors<T>(tile, columns, [&](int o) { store(static_cast<T*>(out) + at + o, load(k + o)); });
+      for_vectors<T>(part, columns, [&](int o) { store(static_cast<T*>(out) + at + o, load(k + o)); });
     } else if constexpr (sizeof(T) == 4) {
       std::uint16_t* to = static_cast<std::uint16_t*>(out) + at;
       if (format == Stored::float16)
-        for_vectors<T>(tile, columns, [&](int o) { store_float16(to + o, load(k + o)); });
+        for_vectors<T>(part, columns, [&](int o) { store_float16(to + o, load(k + o)); });
       else
-        for_vectors<T>(tile, columns, [&](int o) { store_bfloat16(to + o, load(k + o)); });
+        for_vectors<T>(part, columns, [&](int o) { store_bfloat16(to + o, load(k + o)); });
     }
   });
 }

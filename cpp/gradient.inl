@@ -46,8 +46,8 @@ inline void weights(const Tile& tile, const Gradient& gradient, int first, int c
   const int count = gradient.weight_count;
   const T* y = static_cast<const T*>(gradient.column_weights) +
                static_cast<std::size_t>(first / kStrip) * kStrip * count + first % kStrip;
-  for_register_blocks<T, false>(static_cast<const T*>(gradient.row_weights), y, nullptr, nullptr, count, tile.row_count,
-                                columns, [&](Vec<T>(&q)[kColumns][kRowVectors], int row, int column) {
+  for_register_blocks<T, false>(static_cast<const T*>(gradient.row_weights), y, nullptr, nullptr, count, tile.first_row,
+                                tile.row_count, columns, [&](Vec<T>(&q)[kColumns][kRowVectors], int row, int column) {
 #pragma GCC unroll 8
                                   for (int j = 0; j < kColumns; ++j)
 #pragma GCC unroll 8
@@ -56,6 +56,17 @@ inline void weights(const Tile& tile, const Gradient& gradient, int first, int c
                                 });
   if (tile.diagonal)
     for (int j = 0; j < columns; ++j) w[j * kBlock + first + j] = 0;
+}
+
+// What a product takes for zero is zero here too, and its weights count for nothing.
+template <class T>
+inline void drop_weights(const Tile& tile, int columns, const T* root, T* w) {
+  if (tile.program->negligible <= 0) return;
+  const Vec<T> least = broadcast(static_cast<T>(tile.program->negligible)), zero = broadcast(T(0));
+  for_vectors<T>(tile, columns, [&](int o) {
+    const Vec<T> k = load(root + o);
+    store(w + o, select_greater(max(k, zero - k), least, load(w + o), zero));
+  });
 }
 
 template <class T>
@@ -107,7 +118,7 @@ inline void add_squared_differences(const Tile& tile, int l, int first, int colu
     V sum[1] = {broadcast(T(0))};
     for (int j = 0; j < columns; ++j) {
       const V y = broadcast(cols[k * kStrip + j]);
-      for (int i = 0; i < tile.row_count; i += V::lanes) {
+      for (int i = tile.first_row; i < tile.row_count; i += V::lanes) {
         const V d = load(rows + static_cast<std::size_t>(i / kStrip) * kStrip * features + k * kStrip + i % kStrip) - y;
         sum[0] = fma(load(h + j * kBlock + i) * d, d, sum[0]);
       }
@@ -130,7 +141,7 @@ inline void add_differences(const Tile& tile, int l, int first, int columns, con
     for (int j = 0; j < columns; ++j) {
       const V y = broadcast(cols[k * kStrip + j]);
       V sum[1] = {broadcast(T(0))};
-      for (int i = 0; i < tile.row_count; i += V::lanes) {
+      for (int i = tile.first_row; i < tile.row_count; i += V::lanes) {
         const std::size_t at = static_cast<std::size_t>(i / kStrip) * kStrip * features + k * kStrip + i % kStrip;
         const V g = load(h + j * kBlock + i) * (y - load(rows + at));
         store(row_sums + at, load(row_sums + at) + g);
@@ -227,28 +238,28 @@ inline void gradient_tile(const Tile& tile, const Gradient& gradient, void* scra
     return sums;
   };
   clear(at.sums, GradientBuffers<T>::size(program) - static_cast<std::size_t>(at.sums - at.values));
-  for (int first = 0; first < tile.column_count; first += kSubtile) {
-    const int left = tile.column_count - first, columns = padded_columns(left < kSubtile ? left : kSubtile);
+  for_parts(tile, [&](const Tile& part, int first, int columns) {
     for (int n = 0; n < program.node_count; ++n) {
       const int l = program.nodes[n].a;
       if (program.nodes[n].kind != NodeKind::leaf) continue;
       with_profile(program.leaves[l].profile, [&]<Profile P>() {
-        leaf_slopes<P, T>(tile, l, first, columns, at.values + n * subtile, at.slopes + l * subtile,
+        leaf_slopes<P, T>(part, l, first, columns, at.values + n * subtile, at.slopes + l * subtile,
                           at.exponents + l * subtile, at.shape_slopes + l * subtile);
       });
     }
-    combine<T>(tile, columns, at.values);
+    combine<T>(part, columns, at.values);
     const std::size_t root = (program.node_count - 1) * subtile;
-    weights<T>(tile, gradient, first, columns, at.adjoints + root);
-    gradient.root[0] += gradient.weight * dot<T>(tile, columns, at.adjoints + root, at.values + root);
-    propagate<T>(tile, gradient, columns, at);
+    weights<T>(part, gradient, first, columns, at.adjoints + root);
+    drop_weights<T>(part, columns, at.values + root, at.adjoints + root);
+    gradient.root[0] += gradient.weight * dot<T>(part, columns, at.adjoints + root, at.values + root);
+    propagate<T>(part, gradient, columns, at);
     for (int n = 0; n < program.node_count; ++n) {
       const int l = program.nodes[n].a;
       if (program.nodes[n].kind == NodeKind::leaf)
-        leaf_gradient<T>(tile, gradient, l, first, columns, at.adjoints + n * subtile, at.slopes + l * subtile,
+        leaf_gradient<T>(part, gradient, l, first, columns, at.adjoints + n * subtile, at.slopes + l * subtile,
                          at.exponents + l * subtile, at.shape_slopes + l * subtile, sums_of(l));
     }
-  }
+  });
   for (int l = 0; l < program.leaf_count; ++l)
     if (program.leaves[l].wants_features || (!program.leaves[l].shared_scale && by_products(tile, l)))
       finish_leaf<T>(tile, gradient, l, sums_of(l));

@@ -164,7 +164,7 @@ GradientSums KernelMatrix::gradient(const U* left, const U* right, int count, co
   const Execution sized = this->sized(execution, rows_->count() * columns().count());
   GradientPass<U> pass(*this, left, right, count, row_features, column_features, sized);
   for_each_pair(
-      rows_->blocks(), columns().blocks(), square(), sized,
+      live_.pairs(), sized,
       [&](std::int64_t row, std::int64_t column, int worker) { pass.compute(row, column, worker); },
       [&](std::int64_t row, std::int64_t column, int worker) { pass.commit(row, column, worker); });
   return pass.finish();

@@ -10,16 +10,6 @@ namespace {
 constexpr double kFar = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
 
-// The squared distance between two boxes; a point is a box whose corners are the same.
-double between(const double* low, const double* high, const double* other_low, const double* other_high, int features) {
-  double sum = 0;
-  for (int f = 0; f < features; ++f) {
-    const double gap = std::max({0.0, low[f] - other_high[f], other_low[f] - high[f]});
-    sum += gap * gap;
-  }
-  return sum;
-}
-
 // The queries of one leaf, and the best candidates of each so far.
 class Group {
  public:
@@ -59,7 +49,7 @@ class Group {
   // The nearer child first: it brings the distances down that the other is measured by.
   void visit(std::int32_t index, double distance) {
     const PointTree::Node& node = tree_.node(index);
-    if (distance >= farthest_ || (search_.positions && node.earliest >= latest_)) return;
+    if (distance >= farthest_ || (search_.positions && tree_.earliest(index) >= latest_)) return;
     if (node.left < 0) return look(index);
     double near = to_box(node.left), far = to_box(node.right);
     std::int32_t first = node.left, second = node.right;
@@ -79,7 +69,7 @@ class Group {
     farthest_ = 0;
     for (std::size_t q = 0; q < count_; ++q) {
       Query& at = queries_[q];
-      const bool early = search_.positions && node.earliest >= at.before;
+      const bool early = search_.positions && tree_.earliest(leaf) >= at.before;
       if (!early && between(at.point, at.point, low, high, search_.features) < at.worst)
         for (std::uint64_t left = target_.near_strip(strip, search_.features, at.point, at.worst, distances) & all; left; left &= left - 1)
           consider(q, tree_.order()[static_cast<std::size_t>(node.first + __builtin_ctzll(left))], distances[__builtin_ctzll(left)]);
@@ -116,61 +106,33 @@ class Group {
   double farthest_ = kFar;                 // that any of the queries still looks
 };
 
+std::vector<std::int64_t> all_rows(std::int64_t count) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+  std::iota(rows.begin(), rows.end(), std::int64_t{0});
+  return rows;
+}
+
 }  // namespace
 
 PointTree::PointTree(const double* points, std::int64_t count, int features, const std::int64_t* positions)
-    : features_(features), order_(static_cast<std::size_t>(count)) {
-  std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  if (count) root_ = grow(points, positions, 0, count);
-  panel_ = Memory::zeroed(static_cast<std::size_t>((count + kStrip - 1) / kStrip) * kStrip * static_cast<std::size_t>(features) * sizeof(double));
+    : BoxTree(points, features, all_rows(count), kStrip, kStrip) {
+  const std::size_t strips = static_cast<std::size_t>((count + kStrip - 1) / kStrip);
+  panel_ = Memory::zeroed(strips * kStrip * static_cast<std::size_t>(features) * sizeof(double));
   for (std::int64_t i = 0; i < count; ++i) {
     double* to = panel_.as<double>() + i / kStrip * kStrip * features + i % kStrip;
-    const double* from = points + order_[static_cast<std::size_t>(i)] * features;
+    const double* from = points + order()[static_cast<std::size_t>(i)] * features;
     for (int f = 0; f < features; ++f) to[f * kStrip] = from[f];
   }
-}
-
-// Halves along the widest feature, at a whole number of strips, so that all leaves but the last are full.
-std::int32_t PointTree::grow(const double* points, const std::int64_t* positions, std::int64_t first, std::int64_t last) {
-  const auto index = static_cast<std::int32_t>(nodes_.size());
-  nodes_.push_back({first, last, -1, -1, 0});
-  bound(points, first, last);
-  if (positions) {
-    std::int64_t earliest = kLast;
-    for (std::int64_t i = first; i < last; ++i) earliest = std::min(earliest, positions[order_[static_cast<std::size_t>(i)]]);
-    nodes_.back().earliest = earliest;
-  }
-  if (last - first <= kStrip) {
-    leaves_.push_back(index);
-    return index;
-  }
-  int widest = 0;
-  for (int f = 1; f < features_; ++f)
-    if (high(index)[f] - low(index)[f] > high(index)[widest] - low(index)[widest]) widest = f;
-  const std::int64_t strips = (last - first + kStrip - 1) / kStrip, middle = first + strips / 2 * kStrip;
-  const auto begin = order_.begin();
-  std::nth_element(begin + first, begin + middle, begin + last, [&](std::int64_t a, std::int64_t b) {
-    const double x = points[a * features_ + widest], y = points[b * features_ + widest];
-    return x < y || (x == y && a < b);  // one order, whatever the library
-  });
-  const std::int32_t left = grow(points, positions, first, middle), right = grow(points, positions, middle, last);
-  nodes_[static_cast<std::size_t>(index)].left = left;
-  nodes_[static_cast<std::size_t>(index)].right = right;
-  return index;
-}
-
-void PointTree::bound(const double* points, std::int64_t first, std::int64_t last) {
-  const std::size_t at = boxes_.size();
-  boxes_.resize(at + 2 * static_cast<std::size_t>(features_));
-  double *low = boxes_.data() + at, *high = low + features_;
-  std::fill(low, low + features_, kFar);
-  std::fill(high, high + features_, -kFar);
-  for (std::int64_t i = first; i < last; ++i) {
-    const double* x = points + order_[static_cast<std::size_t>(i)] * features_;
-    for (int f = 0; f < features_; ++f) {
-      low[f] = std::min(low[f], x[f]);
-      high[f] = std::max(high[f], x[f]);
+  if (!positions) return;
+  earliest_.assign(static_cast<std::size_t>(this->count()), kLast);
+  for (std::int32_t index = this->count() - 1; index >= 0; --index) {  // children before their parents
+    const Node& at = node(index);
+    std::int64_t& earliest = earliest_[static_cast<std::size_t>(index)];
+    if (at.left >= 0) {
+      earliest = std::min(earliest_[static_cast<std::size_t>(at.left)], earliest_[static_cast<std::size_t>(at.right)]);
+      continue;
     }
+    for (std::int64_t i = at.first; i < at.last; ++i) earliest = std::min(earliest, positions[order()[static_cast<std::size_t>(i)]]);
   }
 }
 

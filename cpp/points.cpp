@@ -1,16 +1,73 @@
 #include "points.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+
+#include "box_tree.hpp"
 
 namespace halfgp {
+namespace {
+
+// Where points are, for the sake of their order: psi of all stationary leaves side by side; no copy if that is one leaf.
+class Places {
+ public:
+  Places(std::int64_t count, const std::vector<const double*>& features, const std::vector<Leaf>& leaves,
+         const std::vector<LeafPacking>& packing) {
+    std::vector<std::size_t> stationary;
+    for (std::size_t l = 0; l < leaves.size(); ++l)
+      if (leaves[l].profile != Profile::linear) stationary.push_back(l), width_ += leaves[l].features;
+    if (stationary.size() == 1) {
+      data_ = features[stationary[0]];
+      return;
+    }
+    copy_.reserve(static_cast<std::size_t>(count) * static_cast<std::size_t>(width_));
+    for (std::int64_t i = 0; i < count; ++i)
+      for (const std::size_t l : stationary)
+        for (int k = 0; k < leaves[l].features; ++k) copy_.push_back(features[l][i * leaves[l].features + k] * packing[l].factor);
+    data_ = copy_.data();
+  }
+
+  std::vector<std::int64_t> gathered(std::vector<std::int64_t> rows) const {
+    return BoxTree(data_, width_, std::move(rows), kBlock, kStrip).order();
+  }
+
+ private:
+  const double* data_;
+  int width_ = 0;
+  std::vector<double> copy_;
+};
+
+}  // namespace
+
+Boxes::Boxes(std::size_t runs, int features) : features(features), corners(runs * 2 * features), norms(runs) {
+  const double far = std::numeric_limits<double>::infinity();
+  for (std::size_t at = 0; at < corners.size(); at += 2 * features) {
+    std::fill_n(corners.begin() + static_cast<std::ptrdiff_t>(at), features, far);
+    std::fill_n(corners.begin() + static_cast<std::ptrdiff_t>(at) + features, features, -far);
+  }
+}
+
+void Boxes::include(std::size_t run, const double* low, const double* high, double norm) {
+  double *lows = corners.data() + run * 2 * features, *highs = lows + features;
+  for (int k = 0; k < features; ++k) {
+    lows[k] = std::min(lows[k], low[k]);
+    highs[k] = std::max(highs[k], high[k]);
+  }
+  norms[run] = std::max(norms[run], norm);
+}
 
 Points::Points(std::int64_t count, const std::uint8_t* near, const std::vector<const double*>& features,
-               const std::vector<Leaf>& leaves, const std::vector<LeafPacking>& packing, bool single)
-    : count_(count), leaf_count_(leaves.size()), packed_(leaves.size()) {
+               const std::vector<Leaf>& leaves, const std::vector<LeafPacking>& packing, bool single, bool gathered)
+    : count_(count), gathered_(gathered), leaf_count_(leaves.size()), packed_(leaves.size()) {
   for (const bool wanted : {true, false}) {
     const std::size_t start = order_.size();
+    std::vector<std::int64_t> rows;
     for (std::int64_t i = 0; i < count; ++i)
-      if ((near[i] != 0) == wanted) order_.push_back(i);
+      if ((near[i] != 0) == wanted) rows.push_back(i);
+    if (gathered) rows = Places(count, features, leaves, packing).gathered(std::move(rows));
+    order_.insert(order_.end(), rows.begin(), rows.end());
     for (std::size_t at = start; at < order_.size(); at += kBlock) {
       near_.push_back(wanted);
       live_.push_back(static_cast<int>(order_.size() - at < kBlock ? order_.size() - at : kBlock));
@@ -38,6 +95,9 @@ void Points::pack(int leaf, const double* features, const Leaf& description, con
     packed.fixed_features = Memory::zeroed(slots * pairs * sizeof(std::int32_t));
     packed.fixed_norms = Memory::zeroed(slots * sizeof(std::int32_t));
   }
+  packed.strips = Boxes(slots / kStrip, f);
+  packed.blocks = Boxes(slots / kBlock, f);
+  std::vector<double> place(static_cast<std::size_t>(f));
   T* psi = packed.features.as<T>();
   for (std::size_t slot = 0; slot < slots; ++slot) {
     const std::int64_t point = order_[slot];
@@ -57,8 +117,11 @@ void Points::pack(int leaf, const double* features, const Leaf& description, con
       }
       const T value = static_cast<T>(x);
       psi[panel_index(static_cast<std::int64_t>(slot), k, f)] = value;
+      place[static_cast<std::size_t>(k)] = static_cast<double>(value);
       norm += static_cast<double>(value) * static_cast<double>(value);  // of the rounded value, or the expansion is biased
     }
+    packed.strips.include(slot / kStrip, place.data(), place.data(), norm);
+    packed.blocks.include(slot / kBlock, place.data(), place.data(), norm);
     packed.norms.as<T>()[slot] = static_cast<T>(-0.5 * norm);
     if (rounded) packed.fixed_norms.as<std::int32_t>()[slot] = fixed_norm;
   }

@@ -3,10 +3,10 @@
 
 // rows += K V: K is kSubtile columns of kBlock rows; V has a strip of columns, `at` its first; results a panel.
 template <class T, int C>
-inline void rows_product(const T* k, const T* v, int columns, int row_count, int stride, T* results) {
+inline void rows_product(const T* k, const T* v, int columns, int first_row, int row_count, int stride, T* results) {
   using V = Vec<T>;
   constexpr int R = kProductVectors;
-  for (int row = 0; row < row_count; row += R * V::lanes) {
+  for (int row = first_row; row < row_count; row += R * V::lanes) {
     T* out = results + static_cast<std::size_t>(row / kStrip) * kStrip * stride + row % kStrip;
     V sum[C][R];
 #pragma GCC unroll 16
@@ -34,7 +34,7 @@ inline void rows_product(const T* k, const T* v, int columns, int row_count, int
 // columns += K' V: sums over the rows stay in the lanes until the block's end, where kDotColumns x C of them are folded
 // together.
 template <class T, int C>
-inline void columns_product(const T* k, const T* v, int columns, int row_count, int stride, T* results) {
+inline void columns_product(const T* k, const T* v, int columns, int first_row, int row_count, int stride, T* results) {
   using V = Vec<T>;
   constexpr int J = kDotColumns, per_strip = kStrip / V::lanes;
   const int vectors = (row_count + V::lanes - 1) / V::lanes;
@@ -42,7 +42,7 @@ inline void columns_product(const T* k, const T* v, int columns, int row_count, 
     V sum[C * J];
 #pragma GCC unroll 32
     for (int i = 0; i < C * J; ++i) sum[i] = broadcast(T(0));
-    for (int i = 0; i < vectors; ++i) {
+    for (int i = first_row / V::lanes; i < vectors; ++i) {
       const T* at = v + static_cast<std::size_t>(i / per_strip) * kStrip * stride + (i % per_strip) * V::lanes;
       V ks[J];
 #pragma GCC unroll 8
@@ -86,14 +86,14 @@ template <class T>
 inline void add_rows_product(const Tile& tile, const T* k, int first, int columns, const T* v, int stride, T* results) {
   const T* at = v + static_cast<std::size_t>(first / kStrip) * kStrip * stride + first % kStrip;
   for_rhs<kRhs>(stride, [&]<int C>(int c) {
-    rows_product<T, C>(k, at + c * kStrip, columns, tile.row_count, stride, results + c * kStrip);
+    rows_product<T, C>(k, at + c * kStrip, columns, tile.first_row, tile.row_count, stride, results + c * kStrip);
   });
 }
 template <class T>
 inline void add_columns_product(const Tile& tile, const T* k, int first, int columns, const T* v, int stride, T* results) {
   T* at = results + static_cast<std::size_t>(first / kStrip) * kStrip * stride + first % kStrip;
   for_rhs<kDotRhs>(stride, [&]<int C>(int c) {
-    columns_product<T, C>(k, v + c * kStrip, columns, tile.row_count, stride, at + c * kStrip);
+    columns_product<T, C>(k, v + c * kStrip, columns, tile.first_row, tile.row_count, stride, at + c * kStrip);
   });
 }
 
@@ -118,12 +118,12 @@ inline void product_tile(const Tile& tile, const Product& product, void* scratch
   T *rows = static_cast<T*>(product.row_results), *columns = static_cast<T*>(product.column_results);
   clear(rows, size);
   if (columns) clear(columns, size);
-  for_subtiles<T>(tile, static_cast<T*>(scratch), [&](int first, int count, const T* k) {
+  for_subtiles<T>(tile, static_cast<T*>(scratch), [&](const Tile& part, int first, int count, const T* k) {
     prefetch_next<T>(tile, first, 0);
-    add_rows_product<T>(tile, k, first, count, static_cast<const T*>(product.column_vectors), product.count, rows);
+    add_rows_product<T>(part, k, first, count, static_cast<const T*>(product.column_vectors), product.count, rows);
     prefetch_next<T>(tile, first, 1);
     if (columns)
-      add_columns_product<T>(tile, k, first, count, static_cast<const T*>(product.row_vectors), product.count, columns);
+      add_columns_product<T>(part, k, first, count, static_cast<const T*>(product.row_vectors), product.count, columns);
   });
 }
 

@@ -68,12 +68,18 @@ struct LeafBlock {
   const std::int32_t* fixed_norms;     // |.|^2 of those integers
 };
 
+// Strips first ... last - 1 of a tile's rows.
+struct Span {
+  std::int32_t first = 0, last = kStrips;
+};
+
 struct Tile {
   const Program* program;
   const LeafBlock* rows;     // by leaf
   const LeafBlock* columns;  // by leaf
   const Path* paths;         // by leaf
-  std::int32_t row_count, column_count;
+  std::int32_t first_row, row_count, column_count;  // rows first_row ... row_count - 1; first_row begins a strip
+  Span spans[kStrips];       // by strip of columns: which rows these have entries with; others are zero
   std::int32_t diagonal;     // rows and columns are the same block: entries (i, i) are left zero
   const void* stored;        // entries held in memory: column_count (padded) x kBlock of them, or null
   Stored stored_format;

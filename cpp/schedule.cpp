@@ -81,6 +81,26 @@ class Workers {
   std::exception_ptr failure_;
 };
 
+// A queue for every block: who has entered it before leaves before.
+class Queues {
+ public:
+  explicit Queues(std::int64_t blocks) : entered_(static_cast<std::size_t>(blocks)), left_(static_cast<std::size_t>(blocks)) {}
+
+  std::int64_t enter(std::int64_t block) { return entered_[static_cast<std::size_t>(block)]++; }
+  template <class Patience>
+  void wait(std::int64_t block, std::int64_t ticket, Patience patience) const {
+    while (left_[static_cast<std::size_t>(block)].load(std::memory_order_acquire) != ticket) {
+      patience();
+      std::this_thread::yield();
+    }
+  }
+  void leave(std::int64_t block) { left_[static_cast<std::size_t>(block)].fetch_add(1, std::memory_order_release); }
+
+ private:
+  std::vector<std::int64_t> entered_;
+  std::vector<std::atomic<std::int64_t>> left_;
+};
+
 }  // namespace
 
 void for_each_task(std::int64_t count, const Execution& execution,
@@ -96,38 +116,35 @@ void for_each_task(std::int64_t count, const Execution& execution,
   });
 }
 
-void for_each_pair(std::int64_t rows, std::int64_t columns, bool symmetric, const Execution& execution,
+void for_each_pair(const BlockPairs& pairs, const Execution& execution,
                    const std::function<void(std::int64_t, std::int64_t, int)>& compute,
                    const std::function<void(std::int64_t, std::int64_t, int)>& commit) {
-  if (rows == 0 || columns == 0) return;
-  const std::int64_t phases = std::max(rows, columns);
-  // How many phases each block has behind it. Rows and columns of a symmetric grid are the same blocks.
-  std::vector<std::atomic<std::int64_t>> row_progress(static_cast<std::size_t>(phases));
-  std::vector<std::atomic<std::int64_t>> other_progress(static_cast<std::size_t>(symmetric ? 0 : phases));
-  auto& column_progress = symmetric ? row_progress : other_progress;
-  std::atomic<std::int64_t> next{0};
+  Queues rows(pairs.phases()), others(pairs.symmetric() ? 0 : pairs.phases());
+  Queues& columns = pairs.symmetric() ? rows : others;  // of a symmetric grid the same blocks
+  BlockPairs::Cursor cursor(pairs);
+  std::mutex mutex;
   Workers workers(execution);
 
   workers.run([&](int worker) {
-    auto wait_for = [&](std::atomic<std::int64_t>& progress, std::int64_t phase) {
-      while (progress.load(std::memory_order_acquire) != phase) {
-        workers.check(worker);
-        std::this_thread::yield();
+    // Tickets are given in the order of the pairs, so whatever a worker waits for is already being computed.
+    for (BlockPair at{};;) {
+      std::int64_t row_ticket, column_ticket = 0;
+      bool two;  // blocks
+      {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (!cursor.next(at)) return;
+        row_ticket = rows.enter(at.row);
+        two = !pairs.symmetric() || at.row != at.column;
+        if (two) column_ticket = columns.enter(at.column);
       }
-    };
-    // Tasks are handed out in the order of the phases, so whatever a worker waits for is already being computed.
-    for (std::int64_t index; (index = next.fetch_add(1)) < phases * phases;) {
-      const std::int64_t phase = index / phases, row = index % phases;
-      const std::int64_t column = (phase - row + phases) % phases;
-      if (symmetric && row > column) continue;
       workers.check(worker);
-      const bool live = row < rows && column < columns;
-      if (live) compute(row, column, worker);
-      wait_for(row_progress[row], phase);
-      if (!symmetric || row != column) wait_for(column_progress[column], phase);
-      if (live) commit(row, column, worker);
-      row_progress[row].store(phase + 1, std::memory_order_release);
-      if (!symmetric || row != column) column_progress[column].store(phase + 1, std::memory_order_release);
+      compute(at.row, at.column, worker);
+      auto patience = [&] { workers.check(worker); };
+      rows.wait(at.row, row_ticket, patience);
+      if (two) columns.wait(at.column, column_ticket, patience);
+      commit(at.row, at.column, worker);
+      rows.leave(at.row);
+      if (two) columns.leave(at.column);
     }
   });
 }

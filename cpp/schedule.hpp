@@ -6,6 +6,8 @@
 #include <functional>
 #include <stdexcept>
 
+#include "block_pairs.hpp"
+
 namespace halfgp {
 
 struct Interrupted : std::runtime_error {
@@ -23,10 +25,9 @@ using Check = std::function<void()>;
 void for_each_task(std::int64_t count, const Execution& execution,
                    const std::function<void(std::int64_t, int, const Check&)>& task);
 
-// Calls compute(row, column, worker) and then commit(row, column, worker) for every pair of blocks: all of rows x columns,
-// or the upper triangle if `symmetric`. In phase p row r meets column (p - r) mod max(rows, columns), so that in each
-// phase a block takes part once; commits to a block happen in the order of the phases.
-void for_each_pair(std::int64_t rows, std::int64_t columns, bool symmetric, const Execution& execution,
+// Calls compute(row, column, worker) and then commit(row, column, worker) for every one of `pairs`. Pairs are handed out in
+// their order, and commits to a block happen in it.
+void for_each_pair(const BlockPairs& pairs, const Execution& execution,
                    const std::function<void(std::int64_t, std::int64_t, int)>& compute,
                    const std::function<void(std::int64_t, std::int64_t, int)>& commit);
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from halfgp import RBF, White
-from halfgp.backends.reference import ReferenceBackend
 from halfgp.backends.storage import choose_storage, rounding_to_noise
 from halfgp.errors import InputError
 from halfgp.precision import BFLOAT16, HALF, Format, Precision
@@ -26,7 +25,7 @@ def choose(
         X,
         x2.get("x2"),
         noise,
-        backend=ReferenceBackend(),
+        stored_bytes=lambda size: COUNT * size,
         precision=Precision.resolve(name),
         storage=storage,
         memory_limit=limit,

@@ -17,7 +17,7 @@ import struct
 import subprocess
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class Program:
         return b"".join(parts)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Matrix:
     """As `_cpu.Matrix`; every operation sends all that the matrix is made of."""
 
@@ -77,10 +77,29 @@ class Matrix:
     program: Program
     rows: bytes
     columns: bytes | None
-    stored: list[int] = field(default_factory=lambda: [0])  # the number of `_cpu.Stored`
+    stored: int = 0  # the number of `_cpu.Stored`
+    skips: bool = False
 
     def store(self, format: Any, threads: int) -> None:
-        self.stored[0] = format.value
+        self.stored = format.value
+
+    def skip_zeros(self, threads: int) -> None:
+        self.skips = True
+
+    def dropped(self, threads: int) -> float:
+        return self._told("dropped", threads)
+
+    @property
+    def tiles(self) -> int:
+        return int(self._told("tiles"))
+
+    @property
+    def share_skipped(self) -> float:
+        return self._told("share_skipped")
+
+    def _told(self, operation: str, threads: int = 1) -> float:
+        self._ask(operation, torch.float64, threads)
+        return self.engine.receive(np.float64).item()
 
     def product(self, v: Tensor, diagonal: Tensor, out: Tensor, threads: int) -> None:
         self._ask("product", v.dtype, threads, struct.pack("<i", v.shape[1]), _array(v), _array(diagonal))
@@ -119,7 +138,7 @@ class Matrix:
             self.program.message(),
             self.rows,
             columns,
-            struct.pack("<2i", self.stored[0], threads),
+            struct.pack("<2i?", self.stored, threads, self.skips),
             _sequence(operation.encode()),
             struct.pack("<?", dtype == torch.float32),
             *operands,

@@ -31,8 +31,7 @@ from halfgp.kernels.profiles import MATERN12, MATERN32, MATERN52, RATIONAL_QUADR
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.likelihood.neighbours import NeighbourLikelihood
 from halfgp.model import ExactGP
-from halfgp.precision import HALF, Precision
-from halfgp.prediction.truncation import TruncatedMean
+from halfgp.precision import HALF
 from halfgp.problem import Problem
 
 WRITTEN: list[StationaryProfile] = [SQUARED_EXPONENTIAL, MATERN12, MATERN32, MATERN52, RATIONAL_QUADRATIC]
@@ -161,10 +160,6 @@ def test_a_leaf_wants_a_profile() -> None:
 
 def test_where_nobody_says_how_far_a_profile_reaches_nothing_is_left_out() -> None:
     assert Root(0.001).support(HALF).item() == math.inf
-    x = points(2000, 2)
-    problem, single = Problem(x, targets(x)), Precision.resolve("single")
-    assert TruncatedMean.build(problem, at(Root(0.001)), single) is None
-    assert TruncatedMean.build(problem, at(Matern(0.5, 0.001)), single) is not None
 
 
 @pytest.mark.parametrize("profile", WRITTEN, ids=lambda p: p.name)

@@ -7,6 +7,7 @@ from contracts.textbook import KERNELS, Textbook, at, points, targets
 import halfgp.prediction.factor
 from halfgp.errors import InputError
 from halfgp.kernels import RBF
+from halfgp.operators import KernelOperator
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.problem import Problem
 
@@ -53,7 +54,7 @@ def test_nothing_is_denormal_however_short_the_lengthscale(monkeypatch):
     """Neighbours on a line: every entry of L is a product of those before it, down to nothing."""
     monkeypatch.setattr(halfgp.prediction.factor, "BLOCK", 64)
     x = torch.arange(400, dtype=torch.float64)[:, None]
-    operator = Problem(x, targets(x)).operator(at(RBF(0.7), noise=0.1), "single")
+    operator = KernelOperator(RBF(0.7), x, noise=0.1, precision="single", truncate=False)
     factor = CholeskyFactor.build(operator, torch.float32)
     white = factor.whiten(torch.eye(400)[:, :3])
     assert torch.linalg.cholesky(operator.to_dense().float()).abs().gt(0).sum() > factor.lower.gt(0).sum()

@@ -51,7 +51,7 @@ class Watched:
     def __init__(self):
         self.seen = set()
         self._inner = get_backend("auto", torch.device("cpu"))
-        self.name, self.stored_bytes = self._inner.name, self._inner.stored_bytes
+        self.name = self._inner.name
 
     def bind(self, *points, threads, **options):
         matrix = self._inner.bind(*points, threads=threads, **options)

@@ -11,6 +11,7 @@ from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.kernels import Kernel
 from halfgp.nearest import NearestSearch
 from halfgp.precision import Precision
+from halfgp.truncation import EXACT, Truncation
 
 
 def empty_like(v: Tensor, rows: int) -> Tensor:
@@ -22,8 +23,9 @@ class KernelMatrix(Protocol):
     """A kernel bound to its points by one backend.
 
     A square matrix (bound with `x2=None`) has `kernel.diagonal(x1)`, White included and unrounded, on its
-    diagonal. In a 16-bit precision another entry is zero where |K_ij| / amplitude <= 2**vanishing_exponent of
-    the inputs' format, with amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
+    diagonal. Another entry is zero where |K_ij| / amplitude <= `truncation.vanishing(precision)`, in a 16-bit
+    precision 2**vanishing_exponent of the inputs' format or more, with
+    amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
     """
 
     @property
@@ -37,6 +39,16 @@ class KernelMatrix(Protocol):
     @property
     def precision(self) -> Precision:
         """As used: `entries` is what they are really held in."""
+
+    @property
+    def skipped(self) -> float:
+        """Of all entries, the share that products do not look at because they are zero."""
+
+    def stored_bytes(self, entry_bytes: int) -> int:
+        """The memory that its entries take, or would take, if they are stored in that size."""
+
+    def dropped(self) -> float:
+        """At least the largest sum over a row of |entries| that are taken for zero."""
 
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v, plus extra_diagonal * v on a square matrix.
@@ -84,6 +96,7 @@ class Backend(Protocol):
         precision: Precision,
         store: bool,
         threads: int | None,
+        truncation: Truncation = EXACT,
     ) -> KernelMatrix:
         """Prepare the products of one kernel matrix.
 
@@ -94,6 +107,7 @@ class Backend(Protocol):
             precision: `entries` is the format to hold stored entries in.
             store: hold the entries in memory, in `precision.entries`, rather than compute them each time.
             threads: how many, or None for torch's own number.
+            truncation: which entries are zero, and whether tiles of zeros may be passed by.
         """
 
     def conditionals(
@@ -112,6 +126,3 @@ class Backend(Protocol):
 
     def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
         """The lower triangular matrix of entries (n, k + 1), the diagonal's last, in columns (n, k)."""
-
-    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """The memory of stored entries of that size; n2 is None for a square matrix."""

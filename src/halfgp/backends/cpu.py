@@ -24,6 +24,7 @@ from halfgp.kernels.profiles import INNER_PRODUCT
 from halfgp.kernels.program import Leaf, Program
 from halfgp.nearest import NearestSearch
 from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
+from halfgp.truncation import EXACT, Truncation
 
 STORED = {HALF: _cpu.Stored.float16, BFLOAT16: _cpu.Stored.bfloat16}  # by the format of entries
 FORCED = "HALFGP_INSTRUCTION_SET"  # in the environment: what serves where no caller names one
@@ -81,8 +82,9 @@ class CpuBackend:
         precision: Precision,
         store: bool,
         threads: int | None,
+        truncation: Truncation = EXACT,
     ) -> CpuMatrix:
-        """Pack the points, O(n d); if `store`, also evaluate and round the entries, O(n1 n2 d)."""
+        """Pack the points, O(n d log n); if `store`, also evaluate and round the entries, O(n1 n2 d)."""
         chosen = chosen_instruction_set(self.instruction_set)
         if precision.entries is not precision.vectors and not (
             precision.vectors is SINGLE and precision.entries in STORED
@@ -91,7 +93,7 @@ class CpuBackend:
                 f"The CPU backend holds entries in the format of the vectors, {precision.vectors.name}, or in"
                 f" 16 bits beside single vectors; got {precision.entries.name}. Use a named precision."
             )
-        return CpuMatrix(kernel, x1, x2, precision, store, threads, chosen)
+        return CpuMatrix(kernel, x1, x2, precision, store, threads, chosen, truncation)
 
     def conditionals(
         self,
@@ -131,15 +133,6 @@ class CpuBackend:
         """Held by rows and by columns."""
         return CpuSparseFactor(columns, entries, threads or torch.get_num_threads())
 
-    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """At most: whole blocks, of a square matrix (n2 None) only those on and above the diagonal.
-
-        One block more than the points fill, since those far from the centre begin a block of their own.
-        """
-        rows, columns = (-(-n // _cpu.BLOCK) + 1 for n in (n1, n1 if n2 is None else n2))
-        blocks = rows * (rows + 1) // 2 if n2 is None else rows * columns
-        return blocks * _cpu.BLOCK**2 * entry_bytes
-
 
 BACKEND = CpuBackend()
 
@@ -148,7 +141,7 @@ class CpuMatrix:
     """A kernel bound to packed points.
 
     Sums are in float32 (float64 in "double") within a block of columns and in float64 across blocks. For one
-    instruction set results do not depend on the number of threads, to the bit.
+    instruction set results depend neither on the number of threads nor on the zeros that are skipped.
     """
 
     def __init__(
@@ -160,6 +153,7 @@ class CpuMatrix:
         store: bool,
         threads: int | None,
         instruction_set: str,
+        truncation: Truncation,
     ) -> None:
         self.shape = (len(x1), len(x1 if x2 is None else x2))
         self.precision = precision
@@ -169,9 +163,13 @@ class CpuMatrix:
         self._threads = threads
         self._program = self._kernel.program()
         self._single = precision.vectors is SINGLE
+        self._vanishing = truncation.vanishing(precision)
         self._describe()
         self._matrix = self._bind(*self._sides) if x2 is not None else self._bind(self._sides[0], None)
         self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else torch.empty(0).double()
+        if truncation.skip:
+            self._matrix.skip_zeros(self.threads)
+        self.skipped = self._matrix.share_skipped
         self.storage = "on_the_fly"
         if store:
             self._matrix.store(STORED.get(precision.entries, _cpu.Stored.native), self.threads)
@@ -181,6 +179,14 @@ class CpuMatrix:
     def threads(self) -> int:
         """How many work at a product."""
         return self._threads or torch.get_num_threads()
+
+    def stored_bytes(self, entry_bytes: int) -> int:
+        """Whole tiles that are not zero, of a square matrix only those on and above the diagonal."""
+        return self._matrix.tiles * _cpu.BLOCK**2 * entry_bytes
+
+    def dropped(self) -> float:
+        """By the distances of blocks: O(n1 n2 / BLOCK²) time."""
+        return self._matrix.dropped(self.threads) * abs(self._scale)
 
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v + extra_diagonal * v, O(n1 n2 (f + t)) time; beside the result, float64 sums (n1, t)."""
@@ -266,31 +272,34 @@ class CpuMatrix:
 
         A 16-bit format sees covariances divided by the amplitude, unless they are one stationary leaf, whose
         amplitude is 1: then neither overflows, and what is negligible is zero. Where variances differ, they
-        are also divided by the units of both points, which a linear leaf of one feature does.
+        are also divided by the units of both points, which a linear leaf of one feature does; so they are in
+        any format that takes small covariances for zero.
         """
         program, precision = self._program, self.precision
         self._leaves = list(program.leaves)
         self._units: list[Tensor] | None = None
         sixteen_bit = precision.is_sixteen_bit or precision.entries in STORED
-        if sixteen_bit and not all(leaf.is_stationary for leaf in program.leaves):
+        if (sixteen_bit or self._vanishing > 0.0) and not all(leaf.is_stationary for leaf in program.leaves):
             units = relative_units(self._kernel, self._points)
             if any(bool((w != 1.0).any()) for w in units):
                 self._units = units
                 self._leaves.append(Leaf(INNER_PRODUCT, lambda x: x, torch.ones(1, dtype=torch.float64)))
         sides = [self._scaled(side, None) for side in range(len(self._points))]
-        alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf"
+        alone = [node.kind for node in program.nodes] == ["leaf"] and program.leaves[0].is_stationary
+        in_leaf = self._vanishing if alone else 0.0
         fixed_point = _cpu.has_fixed_point(self.instruction_set)
         self._plans = [
-            plan_leaf(leaf, z, precision, fixed_point=fixed_point, alone=alone)
+            plan_leaf(leaf, z, precision, fixed_point=fixed_point, vanishing=in_leaf)
             for leaf, z in zip(self._leaves, zip(*sides, strict=True), strict=True)
         ]
         nodes = describe_nodes(program)
         constants = [constant.item() for constant in program.constants]
         self._normalisation, negligible = 1.0, 0.0
-        if sixteen_bit and not (alone and program.leaves[0].is_stationary):
-            self._normalisation = self._kernel.amplitude(*self._points).item() / program.scale.item()
-            if precision.is_sixteen_bit:
-                negligible = 2.0**precision.inputs.vanishing_exponent
+        if not alone and (sixteen_bit or self._vanishing > 0.0):
+            largest = self._kernel.amplitude(*self._points).item() / program.scale.item()
+            negligible = self._vanishing * largest
+        if not alone and (sixteen_bit or self._units is not None):
+            self._normalisation, negligible = largest, self._vanishing
             constants.append(1.0 / self._normalisation)
             nodes.append(_cpu.Node(_cpu.NodeKind.constant, len(constants) - 1))
             nodes.append(_cpu.Node(_cpu.NodeKind.multiply, len(nodes) - 2, len(nodes) - 1))

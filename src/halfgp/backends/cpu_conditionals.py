@@ -74,7 +74,7 @@ def engine_conditionals(
 def _described(program: Program, features: list[Tensor], single: bool) -> _cpu.Program:
     precision = Precision.resolve("single" if single else "double")
     plans = [
-        plan_leaf(leaf, [z], precision, fixed_point=False, alone=False)
+        plan_leaf(leaf, [z], precision, fixed_point=False, vanishing=0.0)
         for leaf, z in zip(program.leaves, features, strict=True)
     ]
     leaves = [plan.describe(leaf) for plan, leaf in zip(plans, program.leaves, strict=True)]

@@ -69,7 +69,7 @@ class LeafPlan:
 
 
 def plan_leaf(
-    leaf: Leaf, scaled: Sequence[Tensor], precision: Precision, *, fixed_point: bool, alone: bool
+    leaf: Leaf, scaled: Sequence[Tensor], precision: Precision, *, fixed_point: bool, vanishing: float
 ) -> LeafPlan:
     """Choose the path of a leaf by its error bound.
 
@@ -78,7 +78,7 @@ def plan_leaf(
         scaled: scaled features (n, f) of each side; the last gives the centre.
         precision: what is asked for.
         fixed_point: whether the instruction set gains by 16-bit integers.
-        alone: whether the leaf is the whole kernel, and so drops what the format rounds to zero.
+        vanishing: covariances of the leaf that are zero: where it is the whole kernel, and otherwise 0.
     """
     columns = scaled[-1]
     f = columns.shape[1]
@@ -88,8 +88,8 @@ def plan_leaf(
         return LeafPlan(_cpu.Path.expansion, columns.new_zeros(f), factor, math.inf, 0.0, 0.0)
     centre = columns.mean(dim=0) if len(columns) else columns.new_zeros(f)
     least = float(precision.vectors.min_exponent)  # the engine flushes denormals
-    if alone and precision.is_sixteen_bit:
-        least = max(least, leaf.stationary.engine_exponent(precision.inputs.vanishing_exponent))
+    if vanishing > 0.0:
+        least = max(least, leaf.stationary.engine_exponent(math.log2(vanishing)))
     if precision.is_sixteen_bit and fixed_point and f >= FIXED_POINT_FEATURES:
         reach = _fixed_point_reach(torch.cat([_norms(z, centre, factor) for z in scaled]), factor)
         if reach > 0.0:

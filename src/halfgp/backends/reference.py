@@ -17,6 +17,7 @@ from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
 from halfgp.nearest import NearestSearch, nearest_by_looking
 from halfgp.precision import Precision
+from halfgp.truncation import EXACT, Truncation
 
 CHUNK_BYTES = 2**26  # of temporaries beside inputs and outputs
 
@@ -36,9 +37,10 @@ class ReferenceBackend:
         precision: Precision,
         store: bool,
         threads: int | None,
+        truncation: Truncation = EXACT,
     ) -> ReferenceMatrix:
         """Scale and round the points; if `store`, also evaluate and round the entries."""
-        return ReferenceMatrix(kernel, x1, x2, precision, store)
+        return ReferenceMatrix(kernel, x1, x2, precision, store, truncation)
 
     def conditionals(
         self,
@@ -62,10 +64,6 @@ class ReferenceBackend:
         """In torch."""
         return ReferenceSparseFactor(columns, entries)
 
-    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """All entries, of a square matrix (n2 None) too."""
-        return n1 * (n1 if n2 is None else n2) * entry_bytes
-
 
 BACKEND = ReferenceBackend()
 
@@ -75,11 +73,19 @@ class ReferenceMatrix:
 
     Scaled features, relative to the mean of those of the columns, are rounded to `precision.inputs`; entries
     are computed in the format of `precision.vectors` and, if stored, rounded to `precision.entries`; a
-    product sums in `precision.sums`.
+    product sums in `precision.sums`. Zeros are computed like the others.
     """
 
+    skipped = 0.0
+
     def __init__(
-        self, kernel: Kernel, x1: Tensor, x2: Tensor | None, precision: Precision, store: bool
+        self,
+        kernel: Kernel,
+        x1: Tensor,
+        x2: Tensor | None,
+        precision: Precision,
+        store: bool,
+        truncation: Truncation,
     ) -> None:
         self.shape = (len(x1), len(x1 if x2 is None else x2))
         self.precision = precision
@@ -89,8 +95,7 @@ class ReferenceMatrix:
         # Sixteen bits hold K in units of powers of two: nothing overflows, and the digits are those of K.
         self._unit = 2.0 ** math.floor(math.log2(amplitude))
         self._units = relative_units(self._kernel, self._points)
-        vanishing = 2.0**precision.inputs.vanishing_exponent if precision.is_sixteen_bit else 0.0
-        self._threshold = amplitude * vanishing
+        self._threshold = amplitude * truncation.vanishing(precision)
         self._program = self._kernel.program()
         scaled = (scaled_features(leaf, self._points) for leaf in self._program.leaves)
         self._features = [[self._rounded(z) for z in pair] for pair in scaled]
@@ -103,6 +108,14 @@ class ReferenceMatrix:
     def storage(self) -> str:
         """How the entries are held."""
         return "on_the_fly" if self._stored is None else f"stored {str(self._stored.dtype).split('.')[1]}"
+
+    def stored_bytes(self, entry_bytes: int) -> int:
+        """All entries, of a square matrix too."""
+        return self.shape[0] * self.shape[1] * entry_bytes
+
+    def dropped(self) -> float:
+        """As if all entries were."""
+        return self.shape[1] * self._threshold
 
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v + extra_diagonal * v (n1, t); O(n1 n2 (D + t)) time, chunks of CHUNK_BYTES in memory."""

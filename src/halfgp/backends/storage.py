@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from halfgp.backends.base import Backend
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
 from halfgp.precision import SINGLE, Format, Precision
@@ -24,7 +23,7 @@ def choose_storage(
     x2: Tensor | None,
     noise: Tensor,
     *,
-    backend: Backend,
+    stored_bytes: Callable[[int], int],
     precision: Precision,
     storage: str,
     memory_limit: int | None,
@@ -33,12 +32,12 @@ def choose_storage(
 
     "auto" stores only where a `memory_limit` (bytes) was given and the entries fit into it: in 16 bits if
     that is the precision and `rounding_to_noise` is below RHO_LIMIT, otherwise unrounded.
+    `stored_bytes` tells the memory of entries of a size.
     """
     if storage not in STORAGES:
         known = ", ".join(f'"{name}"' for name in STORAGES)
         raise InputError(f"`storage` must be one of {known}; got {storage!r}.")
-    stored_bytes = partial(backend.stored_bytes, len(x1), None if x2 is None else len(x2))
-    unrounded = precision.with_entries(SINGLE) if precision.entries.bytes == 2 else precision
+    wide = unrounded(precision)
     if storage == "stored":
         needed = stored_bytes(precision.entries.bytes)
         if memory_limit is not None and needed > memory_limit:
@@ -51,9 +50,14 @@ def choose_storage(
         sixteen_bit = precision.entries.bytes == 2 and stored_bytes(2) <= memory_limit and x2 is None
         if sixteen_bit and rounding_to_noise(kernel, x1, noise, precision.entries) < RHO_LIMIT:
             return precision, True
-        if stored_bytes(unrounded.entries.bytes) <= memory_limit:
-            return unrounded, True
-    return unrounded, False
+        if stored_bytes(wide.entries.bytes) <= memory_limit:
+            return wide, True
+    return wide, False
+
+
+def unrounded(precision: Precision) -> Precision:
+    """The same with entries as they are computed, not rounded to 16 bits."""
+    return precision.with_entries(SINGLE) if precision.entries.bytes == 2 else precision
 
 
 def rounding_to_noise(kernel: Kernel, x: Tensor, noise: Tensor, entries: Format) -> float:

@@ -133,9 +133,9 @@ class StationaryProfile(Profile):
         """The scaled distance beyond which |k| is below exp(-fall), fall > 0; infinite if none is known."""
         return math.inf
 
-    def engine_exponent(self, exponent: int) -> float:
+    def engine_exponent(self, exponent: float) -> float:
         """The power of two, as the engine computes it, at which the covariance is 2**exponent."""
-        return float(exponent)
+        return exponent
 
 
 def squared_distances(z1: Tensor, z2: Tensor) -> Tensor:
@@ -231,7 +231,7 @@ class _Matern(_Written):
         """As a polynomial times 2^-√-q."""
         return EngineForm(LOG2_E * math.sqrt(2.0 * self.twice_nu))
 
-    def engine_exponent(self, exponent: int) -> float:
+    def engine_exponent(self, exponent: float) -> float:
         """That of the exponential alone, where the polynomial makes the covariance larger."""
         return -math.sqrt(self.twice_nu) * LOG2_E * self.reach(-exponent * math.log(2.0), None)
 
@@ -256,9 +256,9 @@ class Matern12(_Matern):
         """There is no polynomial."""
         return fall
 
-    def engine_exponent(self, exponent: int) -> float:
+    def engine_exponent(self, exponent: float) -> float:
         """There is no polynomial."""
-        return float(exponent)
+        return exponent
 
 
 class Matern32(_Matern):

@@ -103,6 +103,21 @@ class Program:
     nodes: tuple[Node, ...]
     scale: Tensor
 
+    @property
+    def has_support(self) -> bool:
+        """Whether it is a function of distances alone that falls to zero in each, with no constant alone."""
+        falls: list[bool] = []
+        for node in self.nodes:
+            if node.kind == "leaf":
+                falls.append(self.leaves[node.a].is_stationary)
+            elif node.kind == "constant":
+                falls.append(False)
+            elif node.kind == "add":
+                falls.append(falls[node.a] and falls[node.b])
+            else:
+                falls.append(falls[node.a] or falls[node.b])
+        return falls[-1] and all(leaf.is_stationary for leaf in self.leaves)
+
     def evaluate(self, leaf_values: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:
         """The kernel matrix, of that shape, from the values of its leaves, in their format."""
         like = leaf_values[0] if leaf_values else self.scale

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
 from halfgp.backends import Backend, KernelMatrix
-from halfgp.backends.storage import choose_storage
+from halfgp.backends.storage import choose_storage, unrounded
 from halfgp.data import binary_scale, check_reach, peaks
 from halfgp.errors import OutOfRangeError
 from halfgp.kernels import Kernel
 from halfgp.operators.base import Operator
 from halfgp.precision import SINGLE, Format, Precision
+from halfgp.truncation import Truncation, TruncationReport, resolve_truncation
 
 
 class BoundKernel(Operator):
@@ -30,6 +32,7 @@ class BoundKernel(Operator):
         memory_limit: bytes for entries.
         threads: of the products; None follows torch.
         precision: the first rung.
+        truncate: as for `KernelOperator`, on each rung.
     """
 
     def __init__(
@@ -44,11 +47,12 @@ class BoundKernel(Operator):
         memory_limit: int | None,
         threads: int | None,
         precision: Precision,
+        truncate: bool | str | float,
     ) -> None:
         self.kernel, self.x1, self.x2, self.noise = kernel, x1, x2, noise
         self.backend = backend
         self.threads = threads
-        self._storage, self._memory_limit = storage, memory_limit
+        self._storage, self._memory_limit, self._truncate = storage, memory_limit, truncate
         self.device = x1.device
         noisy = bool((noise > 0).any())
         self._extra_diagonal = noise.detach().expand(len(x1)).contiguous() if noisy else None
@@ -61,24 +65,50 @@ class BoundKernel(Operator):
         """The matrix of the backend, once its scaled features are known to stay in range."""
         with torch.no_grad():
             check_range(self.kernel, [self.x1] if self.x2 is None else [self.x1, self.x2], precision)
-            precision, store = choose_storage(
+            bind = partial(
+                self.backend.bind,
+                self.kernel,
+                self.x1,
+                self.x2,
+                threads=self.threads,
+                truncation=self._resolved_truncation(precision),
+            )
+            # Which tiles are zero, and so what storing the others takes, is known once points are bound.
+            plain = cache(lambda: bind(precision=unrounded(precision), store=False))
+            chosen, store = choose_storage(
                 self.kernel,
                 self.x1,
                 self.x2,
                 self.noise,
-                backend=self.backend,
+                stored_bytes=lambda entry_bytes: plain().stored_bytes(entry_bytes),
                 precision=precision,
                 storage=storage,
                 memory_limit=self._memory_limit,
             )
-            return self.backend.bind(
-                self.kernel, self.x1, self.x2, precision=precision, store=store, threads=self.threads
-            )
+            return bind(precision=chosen, store=True) if store else plain()
 
     @property
     def storage(self) -> str:
         """Either "on_the_fly" or "stored" with a dtype."""
         return self._matrix.storage
+
+    @property
+    def skipped(self) -> float:
+        """Of all entries, the share that a product does not look at because they are zero."""
+        return self._matrix.skipped
+
+    @property
+    def truncation(self) -> TruncationReport:
+        """With a proven bound of what it takes for zero, in O(n1 n2 / 65,536) time."""
+        truncation = self._resolved_truncation(self.precision)
+        error = self._matrix.dropped()
+        noise = self.least_nugget if self.x2 is None else 0.0
+        rho = error / noise if noise > 0.0 else (math.inf if error > 0.0 else 0.0)
+        return TruncationReport(truncation.vanishing(self.precision), self.skipped, error, rho)
+
+    def _resolved_truncation(self, precision: Precision) -> Truncation:
+        columns = self.x1 if self.x2 is None else self.x2
+        return resolve_truncation(self._truncate, self.kernel, len(columns), precision)
 
     @property
     def T(self) -> BoundKernel:

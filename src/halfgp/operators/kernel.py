@@ -24,6 +24,7 @@ from halfgp.errors import InputError, OutOfRangeError
 from halfgp.kernels import Kernel
 from halfgp.operators.bound import BoundKernel
 from halfgp.precision import Precision
+from halfgp.truncation import TruncationReport
 
 
 class KernelOperator:
@@ -41,8 +42,13 @@ class KernelOperator:
             a `memory_limit` was given and the entries fit into it.
         memory_limit: bytes for entries.
         threads: how many; None follows `torch.get_num_threads()`.
+        truncate: tiles of K whose covariances are all zero are passed by, unless this is False; results are
+            the same, to the bit. True does so for what is zero in the format. A number between 0 and 1 makes
+            covariances of at most so much, relative to the variances, zero as well; "auto" those that all
+            together are less than the format's own rounding of the variance.
 
-    A product takes O(n1 n2 (d + t)) time and, on the fly, O((n1 + n2) d) memory. Bad arguments raise
+    A product takes O(s n1 n2 (d + t)) time, where 1 - s is the share that is `skipped`, and, on the fly,
+    O((n1 + n2) d) memory. Bad arguments raise
     `InputError` before anything is computed. Products are not recorded by autograd: see `bilinear_gradient`.
     """
 
@@ -58,6 +64,7 @@ class KernelOperator:
         storage: str = "auto",
         memory_limit: int | None = None,
         threads: int | None = None,
+        truncate: bool | str | float = "auto",
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise InputError(f"`kernel` must be a kernel such as `RBF()`; got {type(kernel).__name__}.")
@@ -79,6 +86,7 @@ class KernelOperator:
             storage=storage,
             memory_limit=memory_limit,
             threads=threads,
+            truncate=truncate,
         )
         try:
             self._bound = bind(precision=Precision.resolve(precision))
@@ -137,6 +145,16 @@ class KernelOperator:
     def storage(self) -> str:
         """Either "on_the_fly" or "stored" with a dtype."""
         return self._bound.storage
+
+    @property
+    def skipped(self) -> float:
+        """Of all entries, the share that a product does not look at because they are zero."""
+        return self._bound.skipped
+
+    @property
+    def truncation(self) -> TruncationReport:
+        """The cutoff, the share skipped, and proven bounds of what is taken for zero."""
+        return self._bound.truncation
 
     @property
     def T(self) -> KernelOperator:

@@ -14,7 +14,7 @@ from halfgp.errors import UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
 from halfgp.operators import Operator
-from halfgp.precision import DOUBLE, Precision
+from halfgp.precision import DOUBLE
 from halfgp.preconditioners import has_root
 from halfgp.prediction.accuracy import ERROR_TOL, Accuracy
 from halfgp.prediction.base import LatentPrediction, Outcome
@@ -22,7 +22,6 @@ from halfgp.prediction.equations import Equations
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.lazy import Lazy, lazy
 from halfgp.prediction.residuals import SAMPLE, Residuals
-from halfgp.prediction.truncation import TruncatedMean
 from halfgp.prediction.variances import VARIANCE_ERROR, Variances
 from halfgp.problem import Problem
 from halfgp.solvers import SolveResult, cg, log_determinant
@@ -100,14 +99,6 @@ class ExactPosterior(Lazy):
             solved=self.accuracy.solved,
         )
 
-    @lazy
-    def truncated(self) -> TruncatedMean | None:
-        """Means in few dimensions."""
-        if self.equations.route == "double factor":
-            return None
-        precision = Precision.resolve(self.accuracy.precision)
-        return TruncatedMean.build(self.problem.taken(self.problem.held), self.hyperparameters, precision)
-
     def predict(self, x: Tensor, *, variance: bool = False, errors: bool = False) -> LatentPrediction:
         """Means at points (m, d), and what else is asked for; O(m (d + q)) memory beside chunks.
 
@@ -116,7 +107,7 @@ class ExactPosterior(Lazy):
         q, unsolved = self.weights.shape[1], not self.accuracy.solved
         wanted = errors or (variance and unsolved)
         w = torch.cat([self.weights, self.correction, self.weights.abs()], dim=1) if wanted else self.weights
-        product = self._product(x, w)
+        product = self.equations.product(x, w, self.accuracy.precision)
         mean = product[:, :q]
         if self.hyperparameters.mean is not None:
             mean = mean + self.hyperparameters.mean.value
@@ -217,7 +208,8 @@ class ExactPosterior(Lazy):
         of_rows = of_rows[problem.held] * (nugget[:, None] if nugget.ndim else nugget)
         values = prior.samples_at(hyperparameters.kernel, problem.x[problem.held]) + of_rows
         lacking = self._solve_columns(values, torch.full((samples * q,), ERROR_TOL))
-        draws = prior.samples_at(hyperparameters.kernel, x) - self._product(x, lacking)
+        draws = prior.samples_at(hyperparameters.kernel, x)
+        draws = draws - self.equations.product(x, lacking, self.accuracy.precision)
         return draws.reshape(len(x), samples, q)
 
     def log_marginal_likelihood(self) -> tuple[float, float]:
@@ -341,12 +333,6 @@ class ExactPosterior(Lazy):
         """Where a solve with rows added to these, so many in all, begins (rows, q): at these weights."""
         n, q = self.weights.shape
         return torch.cat([self.weights, self.weights.new_zeros(rows - n, q)])
-
-    def _product(self, x: Tensor, w: Tensor) -> Tensor:
-        """K(x, rows) w (m, t), float64."""
-        if self.truncated is not None:
-            return self.operator.total(self.truncated(x, w))
-        return self.equations.product(x, w, self.accuracy.precision)
 
     def _solve_columns(self, b: Tensor, error_tol: Tensor) -> Tensor:
         """(K + noise)^-1 b for (m, t), with errors of at most so many (t,), as `cg` has them."""

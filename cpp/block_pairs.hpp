@@ -1,0 +1,92 @@
+// A set of pairs of blocks, and the order in which they are met.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace halfgp {
+
+struct BlockPair {
+  std::int64_t row, column;
+};
+
+// In phase p row r meets column (p - r) mod max(rows, columns), so that in each phase a block takes part once. Of a
+// symmetric grid there are only pairs with row <= column. A bit for each pair: 2,000,000 points take 8 MB.
+class BlockPairs {
+ public:
+  BlockPairs(std::int64_t rows, std::int64_t columns, bool symmetric)
+      : rows_(rows), columns_(columns), symmetric_(symmetric), phases_(rows && columns ? std::max(rows, columns) : 0),
+        words_((rows + 63) / 64), bits_(static_cast<std::size_t>(phases_ * words_)) {}
+
+  std::int64_t phases() const { return phases_; }
+  bool symmetric() const { return symmetric_; }
+  std::int64_t rows() const { return rows_; }
+
+  // Calls f(row, column) for all pairs of a phase that the grid has, in the set or not. Phases may be looked at, and
+  // changed, by different threads.
+  template <class Function>
+  void for_phase(std::int64_t phase, Function f) const {
+    for (std::int64_t row = 0; row < rows_; ++row)
+      if (const std::int64_t column = partner(phase, row); column < columns_ && !(symmetric_ && row > column)) f(row, column);
+  }
+
+  void insert(std::int64_t row, std::int64_t column) { bits_[word(row, column)] |= std::uint64_t{1} << (row % 64); }
+  bool contains(std::int64_t row, std::int64_t column) const { return bits_[word(row, column)] >> (row % 64) & 1; }
+
+  // How many pairs of the set come before this one; to be had after `count`.
+  std::size_t rank(std::int64_t row, std::int64_t column) const {
+    const std::size_t at = word(row, column);
+    const std::uint64_t earlier = bits_[at] & ((std::uint64_t{1} << (row % 64)) - 1);
+    return before_[at] + static_cast<std::size_t>(__builtin_popcountll(earlier));
+  }
+  // How many pairs there are.
+  std::size_t count() {
+    std::size_t total = 0;
+    before_.clear();
+    before_.reserve(bits_.size());
+    for (const std::uint64_t bits : bits_) {
+      before_.push_back(total);
+      total += static_cast<std::size_t>(__builtin_popcountll(bits));
+    }
+    return total;
+  }
+
+  // Goes through the set in its order.
+  class Cursor {
+   public:
+    explicit Cursor(const BlockPairs& pairs) : pairs_(pairs), left_(pairs.bits_.empty() ? 0 : pairs.bits_[0]) {}
+    // Whether there was another one.
+    bool next(BlockPair& pair) {
+      while (!left_)
+        if (++word_ < static_cast<std::int64_t>(pairs_.bits_.size()))
+          left_ = pairs_.bits_[static_cast<std::size_t>(word_)];
+        else
+          return false;
+      pair.row = word_ % pairs_.words_ * 64 + __builtin_ctzll(left_);
+      pair.column = pairs_.partner(word_ / pairs_.words_, pair.row);
+      left_ &= left_ - 1;
+      return true;
+    }
+
+   private:
+    const BlockPairs& pairs_;
+    std::int64_t word_ = 0;
+    std::uint64_t left_;
+  };
+
+ private:
+  std::int64_t partner(std::int64_t phase, std::int64_t row) const { return phase >= row ? phase - row : phase - row + phases_; }
+  std::size_t word(std::int64_t row, std::int64_t column) const {
+    const std::int64_t sum = row + column, phase = sum < phases_ ? sum : sum - phases_;
+    return static_cast<std::size_t>(phase * words_ + row / 64);
+  }
+
+  std::int64_t rows_, columns_;
+  bool symmetric_;
+  std::int64_t phases_, words_;
+  std::vector<std::uint64_t> bits_;    // by phase, words of rows
+  std::vector<std::size_t> before_;    // by word
+};
+
+}  // namespace halfgp
