@@ -204,8 +204,9 @@ class _Run:
         From where a subset ended it is not far, where features are few. Of many, some are irrelevant to a
         subset, and have no gradient any more: from the start then.
         """
-        rows, neighbours = neighbourhoods(self._problem.x.shape[1])
         for iterations in ROUNDS:
+            last = iterations == ROUNDS[-1]
+            rows, neighbours = neighbourhoods(self._problem.x.shape[1], last)
             likelihood = NeighbourLikelihood.around(
                 hyperparameters,
                 self._problem,
