@@ -61,10 +61,8 @@ def main() -> None:
     table.add_column(style="bold")
     table.add_column()
     table.add_row("known", f"{len(known):,} of {len(terrain.y):,} heights; the others are predicted")
-    table.add_row(
-        "fit",
-        f"{fitted - began:.1f} s by {report.method}, {report.passes} passes over K, {report.skipped:.0%} of it zero",
-    )
+    work = f"{report.passes} passes over K, {report.skipped:.0%} of it zero"
+    table.add_row("fit", f"{fitted - began:.1f} s by {report.method}, {work}")
     table.add_row("predict", f"{predicted - fitted:.1f} s for {len(terrain.y):,} means and deviations")
     table.add_row("RMSE", f"{scores.rmse:.2f} m, R² {explained:.4f}")
     table.add_row("NLL", f"{scores.nll:.3f} nats; {scores.constant_nll:.3f} with one deviation for all")
