@@ -186,8 +186,22 @@ def test_priors_as_files_had_them_before_there_were_others(saved: Path, tmp_path
     assert_same_bits(load_model(saved)[0], loaded)
 
 
+def sixth_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Products looked at all covariances, and nobody told."""
+    del header["report"]["skipped"]
+
+
+def test_a_file_of_the_sixth_format_left_nothing_out(tmp_path: Path) -> None:
+    model = ExactGP(**MODELS["cg with neighbours"]).fit(X, Y)
+    save_model(model, tmp_path / "new")
+    loaded, _ = load_model(rewrite(tmp_path / "new", tmp_path / "old", sixth_format, format_version="6"))
+    assert loaded.report == replace(model.report, skipped=0.0)
+    assert_same_bits(model, loaded)
+
+
 def fifth_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Some settings that are in groups now stand on the first level."""
+    sixth_format(header, tensors)
     settings = header["settings"]
     for group, names in {
         "training": ("subset", "subset_iterations", "steps"),

@@ -99,6 +99,11 @@ class ExactPosterior(Lazy):
             solved=self.accuracy.solved,
         )
 
+    @property
+    def skipped(self) -> float:
+        """Of the covariances of all pairs of rows, the share that products pass by because they are zero."""
+        return self.operator.skipped
+
     def predict(self, x: Tensor, *, variance: bool = False, errors: bool = False) -> LatentPrediction:
         """Means at points (m, d), and what else is asked for; O(m (d + q)) memory beside chunks.
 
