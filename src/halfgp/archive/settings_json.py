@@ -13,12 +13,12 @@ from halfgp.kernels import Kernel
 from halfgp.options import Options, declarations
 from halfgp.precision import Precision
 from halfgp.preconditioners.recipes import CLASSES
-from halfgp.priors import Gamma, LogNormal, Overall, Prior
+from halfgp.priors import Gamma, HalfCauchy, LogNormal, Normal, Overall, Prior
 from halfgp.settings import GROUPS, Settings, as_bytes
 
 # The only recipes and priors that a file can name: nothing is imported or looked up by a name in a file.
 RECIPES: dict[str, type[Any]] = {cls.__name__: cls for cls in CLASSES}
-DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
+DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, HalfCauchy, LogNormal, Normal)}
 # What belongs to a fit or to a screen, not to a model.
 NOT_STORED = ("checkpoint",)
 Group = TypeVar("Group", bound=Options)

@@ -316,6 +316,7 @@ class ExactGP:
         calibrate = settings.variances.calibrate and (
             (by_subset and settings.training.subset_iterations > 0) or several
         )
+        calibrate = calibrate and not trained.hyperparameters.any_fixed  # that would move them after all
         conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
         hyperparameters, solves = trained.hyperparameters, None
         if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training

@@ -68,6 +68,9 @@ def train_exactly(
     coordinates = Coordinates(start)
     origin = coordinates.vector(start)
     search = _Search(coordinates, likelihood, stage, observe, origin)
+    if not len(origin):  # everything is fixed
+        search.evaluate(origin.numpy())
+        return start, search.lowest
     from scipy.optimize import minimize  # here: it takes a third of a second to import
 
     minimize(
@@ -91,6 +94,8 @@ def _bounds(start: Hyperparameters, origin: Tensor, rows: int, reach: float) -> 
     solvable = least / (SOLVABLE * rows * DOUBLE.eps)
     bounds: list[tuple[float, float]] = []
     for name, parameter in start.named_parameters().items():
+        if parameter.fixed:
+            continue
         unbounded = math.isinf(parameter.lower) and math.isinf(parameter.upper)
         within = math.inf if unbounded else reach
         values = origin[len(bounds) : len(bounds) + parameter.value.numel()].tolist()

@@ -58,7 +58,7 @@ def _starts(start: Hyperparameters) -> list[Hyperparameters]:
     What varies quickly can be noise or function, and a likelihood often has an optimum for either.
     """
     noise = start.noise
-    if noise is None or float(noise.value) * QUIET <= noise.lower:
+    if noise is None or noise.fixed or float(noise.value) * QUIET <= noise.lower:
         return [start]
     return [start, replace(start, noise=noise.with_value(noise.value * QUIET))]
 
@@ -101,7 +101,7 @@ class _Run:
         try:
             reached = self._refined(self._resume() or self._exactly(method))
             hyperparameters, weights = self._coordinates.hyperparameters(reached.vector), reached.weights
-            if method == "cg" and self._settings.steps:
+            if method == "cg" and self._settings.steps and len(reached.vector):
                 stochastic = StochasticTraining(hyperparameters, self._problem, self._settings, self._priors)
                 if reached.state is not None:
                     stochastic.state = reached.state
