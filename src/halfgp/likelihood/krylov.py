@@ -12,14 +12,14 @@ from halfgp.errors import InputError
 from halfgp.likelihood.traces.base import random_signs
 from halfgp.operators import Operator
 from halfgp.operators.base import column_major
-from halfgp.preconditioners import Root
+from halfgp.preconditioners import Preconditioner, PreconditionerConfig, Root, build_preconditioner
 from halfgp.solvers import cg
 from halfgp.solvers.lanczos import LanczosProcess, LanczosResult
 from halfgp.solvers.quadrature import Bracket, Whitened, bracket_of
 
-OF_TARGETS, OF_PROBES = 0.01, 0.1  # relative residuals, whitened, of what is solved for
-RESIDUAL = 0.01  # of targets as they are, relative
-SETTLED = 0.1  # of the standard error of the log-determinant: what is cut off may be so much
+OF_TARGETS, OF_PROBES = 0.03, 0.3  # relative residuals, whitened, of what is solved for
+RESIDUAL = 0.05  # of targets as they are, relative
+SETTLED = 0.5  # of the standard error of the log-determinant: what is cut off may be so much
 LEAST = 0.9  # of the least eigenvalue that is known: rounding may have taken it a little lower
 
 
@@ -50,7 +50,7 @@ class KrylovTerms:
 
 def krylov_terms(
     system: Operator,
-    preconditioner: Root,
+    preconditioner: Preconditioner | PreconditionerConfig,
     r: Tensor,
     *,
     probes: int = 10,
@@ -66,7 +66,7 @@ def krylov_terms(
 
     Args:
         system: K + noise.
-        preconditioner: of it.
+        preconditioner: of it, with a root, or a recipe of one.
         r: (n, q), float64.
         probes: s, how many.
         seed: of the signs: the same for all hyperparameters, so that what is estimated moves smoothly.
@@ -76,13 +76,19 @@ def krylov_terms(
     Raises:
         InputError: A is not positive definite in double.
     """
-    q, least = r.shape[1], LEAST if preconditioner.below else math.inf
+    built = build_preconditioner(preconditioner, system)
+    if not isinstance(built, Root):
+        raise InputError(
+            "`preconditioner` must have a root and a log-determinant, as that of `PivotedCholesky()` has; got"
+            f" {type(built).__name__}."
+        )
+    q, least = r.shape[1], LEAST if built.below else math.inf
     signs = random_signs(system.size, probes, torch.Generator().manual_seed(seed))[system.held]
-    start = column_major(torch.cat([preconditioner.whiten(r), signs], dim=1))
+    start = column_major(torch.cat([built.whiten(r), signs], dim=1))
     goals = torch.tensor([OF_TARGETS] * q + [OF_PROBES] * probes, dtype=torch.float64)
     passes = 0
     for rung in ("single", "double") if precision == "auto" else (precision, "double"):
-        process = LanczosProcess(Whitened(system.with_precision(rung), preconditioner), start, None)
+        process = LanczosProcess(Whitened(system.with_precision(rung), built), start, None)
         logarithms = _run(process, q, goals, least, max_iterations)
         passes += len(process.diagonal)
         if logarithms is not None:
@@ -93,11 +99,11 @@ def krylov_terms(
             " Add noise to the diagonal."
         )
     result = process.result(keep_basis=True)
-    solutions = preconditioner.whiten(_solutions(result), transposed=True)
+    solutions = built.whiten(_solutions(result), transposed=True)
     solve = cg(
         system,
         r,
-        preconditioner=preconditioner,
+        preconditioner=built,
         x0=solutions[:, :q],
         tol=RESIDUAL,
         precision=precision,
@@ -107,10 +113,10 @@ def krylov_terms(
     return KrylovTerms(
         weights,
         system.dot(weights, r + residual),
-        float(logarithms.samples.mean()) + preconditioner.log_determinant(),
+        float(logarithms.samples.mean()) + built.log_determinant(),
         logarithms.standard_error + logarithms.truncation,
         solutions[:, q:],
-        preconditioner.whiten(signs, transposed=True),
+        built.whiten(signs, transposed=True),
         passes + solve.passes,
         result.precision,
     )

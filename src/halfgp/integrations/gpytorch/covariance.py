@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from linear_operator.functions._matmul import Matmul
 from linear_operator.operators import DiagLinearOperator, LinearOperator
@@ -40,7 +41,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
         tails = [x1.shape[-2:], x2.shape[-2:], *(p.value.shape for p in parameters.values())]
         tensors = [x1, x2, *values]
         heads = [t.shape[: t.ndim - len(tail)] for t, tail in zip(tensors, tails, strict=True)]
-        batch = torch.broadcast_shapes(*heads)
+        batch = _together(*heads)
         tensors = [_expanded(t, batch, tail) for t, tail in zip(tensors, tails, strict=True)]
         super().__init__(*tensors, kernel=kernel, precision=precision)
         self.x1, self.x2, *self.values = tensors
@@ -70,7 +71,8 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
     def _matmul(self, rhs: Tensor) -> Tensor:
         if torch.is_grad_enabled() and any(t.requires_grad for t in (rhs, *self.representation())):
             # Who differentiates the product itself, as operators around this one may, is not left without.
-            return Matmul.apply(self.representation_tree(), rhs, *self.representation())
+            differentiable: Tensor = Matmul.apply(self.representation_tree(), rhs, *self.representation())
+            return differentiable
         columns = rhs.unsqueeze(-1) if rhs.ndim == 1 else rhs
         if not self._batch:  # one matrix: right-hand sides of a batch are more columns of it
             flat = columns.movedim(-2, 0).reshape(columns.shape[-2], -1)
@@ -78,7 +80,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
             shape = (self.x1.shape[-2], *columns.shape[:-2], columns.shape[-1])
             result = torch.as_tensor(product).reshape(shape).movedim(0, -2)
         else:
-            batch = torch.broadcast_shapes(self._batch, columns.shape[:-2])
+            batch = _together(self._batch, columns.shape[:-2])
             which = torch.arange(math.prod(self._batch)).reshape(self._batch).expand(batch).reshape(-1)
             every = columns.detach().expand(*batch, *columns.shape[-2:]).reshape(-1, *columns.shape[-2:])
             parts = [
@@ -90,7 +92,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
     def _bilinear_derivative(self, left_vecs: Tensor, right_vecs: Tensor) -> tuple[Tensor | None, ...]:
         """One pass for all hyperparameters, and for the points where they want it."""
         u, v = (w.unsqueeze(-1) if w.ndim == 1 else w for w in (left_vecs, right_vecs))
-        batch = torch.broadcast_shapes(self._batch, u.shape[:-2], v.shape[:-2])
+        batch = _together(self._batch, u.shape[:-2], v.shape[:-2])
         inputs = self.x1.requires_grad or self.x2.requires_grad
         totals = [torch.zeros_like(t) for t in (self.x1, self.x2, *self.values)]
         flat = [t.reshape(-1, *t.shape[len(self._batch) :]) for t in totals]
@@ -126,8 +128,8 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
         return self._like(x1, x2, [value[batch_indices] if batch_indices else value for value in self.values])
 
     def _get_indices(self, row_index: Tensor, col_index: Tensor, *batch_indices: Tensor) -> Tensor:
-        rows, places = row_index.reshape(-1).unique(return_inverse=True)
-        columns, others = col_index.reshape(-1).unique(return_inverse=True)
+        rows, places = row_index.reshape(-1).unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        columns, others = col_index.reshape(-1).unique(return_inverse=True)  # type: ignore[no-untyped-call]
         block = self._like(self.x1[..., rows, :], self.x2[..., columns, :], self.values).to_dense()
         return block[(*batch_indices, places.view_as(row_index), others.view_as(col_index))]
 
@@ -200,7 +202,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
             d = x1.shape[-1]
             mine, its = mine.on_columns(range(d)), its.on_columns(range(d, d + other.x1.shape[-1]))
             same = _is_same(x1, x2) and _is_same(other.x1, other.x2)
-            batch = torch.broadcast_shapes(self._batch, other._batch)
+            batch = _together(self._batch, other._batch)
             x1 = _side_by_side(x1, other.x1, batch)
             x2 = x1 if same else _side_by_side(x2, other.x2, batch)
         # Kernels of the same kind are merged: what comes first stays first.
@@ -249,6 +251,11 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
             )
             for kernel, x1, x2 in self.elements()
         ]
+
+
+def _together(*batches: torch.Size) -> torch.Size:
+    """What batches broadcast to."""
+    return torch.Size(np.broadcast_shapes(*map(tuple, batches)))
 
 
 def _expanded(t: Tensor, batch: torch.Size, tail: torch.Size) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gpytorch
+from gpytorch.kernels import Kernel as GPyTorchKernel
 from torch import Tensor
 
 from halfgp import kernels as ours
@@ -13,8 +14,6 @@ from halfgp.integrations.gpytorch.covariance import KernelCovariance
 from halfgp.integrations.gpytorch.prediction import SolvedPredictions
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
-
-GPyTorchKernel = gpytorch.kernels.Kernel
 
 
 def _lengths(kernel: GPyTorchKernel, value: Tensor) -> Tensor:
@@ -48,7 +47,8 @@ def _rational_quadratic(kernel: GPyTorchKernel) -> tuple[Kernel, list[Tensor]]:
 
 def _periodic(kernel: GPyTorchKernel) -> tuple[Kernel, list[Tensor]]:
     values = [_lengths(kernel, kernel.period_length), _lengths(kernel, kernel.lengthscale)]
-    return ours.Periodic(*(_first(value, kernel.ard_num_dims is not None) for value in values)), values
+    period, lengthscale = (_first(value, kernel.ard_num_dims is not None) for value in values)
+    return ours.Periodic(period, lengthscale), values
 
 
 def _linear(kernel: GPyTorchKernel) -> tuple[Kernel, list[Tensor]]:

@@ -28,4 +28,5 @@ class ExactMarginalLogLikelihood(gpytorch.mlls.ExactMarginalLogLikelihood):  # t
     def forward(self, function_dist: Any, target: Tensor, *params: Any, **kwargs: Any) -> Tensor:
         """Per row, as GPyTorch has it."""
         with enable(self.precision):
-            return super().forward(function_dist, target, *params, **kwargs)
+            value: Tensor = super().forward(function_dist, target, *params, **kwargs)
+        return value

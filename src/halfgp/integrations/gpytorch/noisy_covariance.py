@@ -32,7 +32,8 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
     @property
     def kernel_matrix(self) -> KernelCovariance:
         """K."""
-        return self._linear_op
+        matrix: KernelCovariance = self._linear_op
+        return matrix
 
     def inv_quad_logdet(
         self, inv_quad_rhs: Tensor | None = None, logdet: bool = False, reduce_inv_quad: bool = True
@@ -49,7 +50,7 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
             "precision": matrix.precision,
         }
         noise = self._diag_tensor._diagonal()
-        quadratic, log_det = LikelihoodTerms.apply(
+        quadratic, log_det = LikelihoodTerms.apply(  # type: ignore[no-untyped-call]
             matrix.representation_tree(), options, columns, noise, *matrix.representation()
         )
         return quadratic.sum() if reduce_inv_quad else quadratic, log_det
