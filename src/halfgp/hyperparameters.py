@@ -88,6 +88,14 @@ class Hyperparameters:
             {name: p.detached(requires_grad) for name, p in self.named_parameters().items()}
         )
 
+    def unbounded(self) -> Hyperparameters:
+        """The same values with no bounds but those of their sign: coordinates are then logarithms."""
+
+        def free(p: Parameter) -> Parameter:
+            return replace(p, lower=0.0 if p.lower >= 0.0 else -math.inf, upper=math.inf)
+
+        return self.with_parameters({name: free(p) for name, p in self.named_parameters().items()})
+
     @property
     def any_fixed(self) -> bool:
         """Whether training leaves some as they are."""

@@ -10,9 +10,9 @@ from torch import Tensor
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
 from halfgp.likelihood.krylov import krylov_terms
 from halfgp.operators import KernelOperator
-from halfgp.preconditioners import AutomaticPreconditioner
+from halfgp.preconditioners import SparseInverseCholesky
 
-RECIPE = AutomaticPreconditioner(rank=64, neighbours=30)  # built anew in every step: about three products
+RECIPE = SparseInverseCholesky(neighbours=30, landmarks=64)  # built in every step: some three products
 
 
 class LikelihoodTerms(torch.autograd.Function):
