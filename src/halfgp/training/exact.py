@@ -147,8 +147,9 @@ class _Search:
         gradient = self.coordinates.pull_back(at, found.gradient)
         if found.loss < self.lowest:
             self.best, self.lowest = at, found.loss
+        steepest = max(gradient.abs().tolist(), default=0.0)
         step = Step(
-            self.stage, self.count, found.loss, 0.0, values_of(hyperparameters), float(gradient.norm(torch.inf)),
+            self.stage, self.count, found.loss, 0.0, values_of(hyperparameters), steepest,
             0, 0.0, "double", time.perf_counter() - began, peak_memory(),
         )  # fmt: skip
         self.count += 1
