@@ -1,7 +1,7 @@
 """GPyTorch's exact-GP tutorial and a step of BoTorch, as they are and with our one line.
 
     python benchmarks/integrations.py              # all of it, some minutes
-    python benchmarks/integrations.py --steps 50   # as many steps as the tutorial takes
+    python benchmarks/integrations.py --part tutorial --steps 50   # as many as the tutorial takes
 
 Every measurement runs in a process of its own, whose peak memory is told. pol comes from HALFGP_DATA.
 """
@@ -111,6 +111,7 @@ def measure_botorch(library: str, rows: int, _steps: int) -> dict[str, Any]:
     return {"rows": rows, "seconds_of_fit": fitted, "seconds": total, "point": point[0].tolist()}
 
 
+ROWS = {"tutorial": 13_500, "botorch": 20_000}
 PARTS = {"tutorial": measure_tutorial, "botorch": measure_botorch}
 
 
@@ -132,6 +133,7 @@ def main() -> None:
     parser.add_argument("--only", nargs=2, metavar=("PART", "LIBRARY"))
     parser.add_argument("--rows", type=int, default=0, help="of each part; by default those of the issue")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--part", choices=PARTS, help="one of them; both by default")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds of one measurement")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -142,9 +144,9 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(json.dumps(found | {"peak_mb": peak / 1024, "mb_before": base / 1024}))
         return
-    results: dict[str, Any] = {}
-    for part, rows in (("tutorial", 13_500), ("botorch", 20_000)):
-        for library in ("halfgp", "stock"):
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for part, rows in ROWS.items():
+        for library in ("halfgp", "stock") if arguments.part in (None, part) else ():
             size = arguments.rows or rows
             found = alone(part, library, size, arguments.steps, arguments.limit)
             results[f"{part}, {library}"] = found
