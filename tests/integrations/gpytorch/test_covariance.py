@@ -6,6 +6,7 @@ import unittest
 
 import pytest
 import torch
+from linear_operator.operators import DiagLinearOperator
 from linear_operator.test.linear_operator_test_case import (
     LinearOperatorTestCase,
     RectangularLinearOperatorTestCase,
@@ -76,3 +77,20 @@ class TestRectangularMultiBatch(RectangularLinearOperatorTestCase, unittest.Test
 
     def evaluate_linear_op(self, linear_op):
         return dense(linear_op)
+
+
+def test_a_diagonal_on_a_matrix_between_other_points_is_added_as_it_is():
+    op = covariance(5, 5)
+    noisy = op + DiagLinearOperator(torch.ones(5))
+    torch.testing.assert_close(noisy.to_dense(), dense(op) + torch.eye(5))
+    rhs = torch.ones(5, 1)
+    torch.testing.assert_close(noisy @ rhs, (dense(op) + torch.eye(5)) @ rhs)
+
+
+def test_products_of_half_precision_are_near():
+    op = covariance(50, None)
+    half = op.with_precision("half")
+    v = torch.ones(50, 2)
+    assert half.precision == "half"
+    torch.testing.assert_close(half @ v, dense(op) @ v, rtol=5e-3, atol=5e-3)
+    assert not torch.equal(half @ v, op @ v)

@@ -153,7 +153,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
     # What keeps compositions one matrix.
 
     def __add__(self, other: Any) -> Any:
-        if isinstance(other, DiagLinearOperator) and other.shape[-2:] == self.shape[-2:]:
+        if isinstance(other, DiagLinearOperator) and other.shape[-2:] == self.shape[-2:] and self._is_square:
             from halfgp.integrations.gpytorch.noisy_covariance import NoisyCovariance
 
             return NoisyCovariance(self, other)

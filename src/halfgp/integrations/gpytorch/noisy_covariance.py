@@ -39,7 +39,7 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         self, inv_quad_rhs: Tensor | None = None, logdet: bool = False, reduce_inv_quad: bool = True
     ) -> Any:
         """As any operator's; beyond Cholesky both terms come from one process."""
-        if not (self._is_ours and logdet) or settings.fast_computations.log_prob.off():
+        if not (self.is_ours and logdet) or settings.fast_computations.log_prob.off():
             return super().inv_quad_logdet(inv_quad_rhs, logdet, reduce_inv_quad)
         rhs = self._diag_tensor._diagonal().new_zeros(len(self), 1) if inv_quad_rhs is None else inv_quad_rhs
         columns = rhs.unsqueeze(-1) if rhs.ndim == 1 else rhs
@@ -56,7 +56,7 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         return quadratic.sum() if reduce_inv_quad else quadratic, log_det
 
     def _solve(self, rhs: Tensor, preconditioner: Any = None, num_tridiag: int = 0) -> Any:
-        if num_tridiag or not self._is_ours:
+        if num_tridiag or not self.is_ours:
             return super()._solve(rhs, preconditioner, num_tridiag)
         flat = rhs.movedim(-2, 0).reshape(rhs.shape[-2], -1)
         found = self.solved(flat, tol=SOLVE_TOL)
@@ -64,7 +64,7 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         return found[0].to(rhs).reshape(shape).movedim(0, -2)
 
     def _solve_preconditioner(self) -> Any:
-        return None if self._is_ours else super()._solve_preconditioner()
+        return None if self.is_ours else super()._solve_preconditioner()
 
     @torch.no_grad()
     def solved(self, rhs: Tensor, tol: float, error_tol: float | None = None) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,8 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         return torch.cat(solutions, dim=1), torch.cat(residuals, dim=1)
 
     @property
-    def _is_ours(self) -> bool:
+    def is_ours(self) -> bool:
+        """Whether solves and determinants go our way."""
         return (
             isinstance(self._linear_op, KernelCovariance)
             and not self.batch_shape

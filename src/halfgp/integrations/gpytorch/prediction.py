@@ -28,8 +28,10 @@ class SolvedPredictions(DefaultPredictionStrategy):  # type: ignore[misc]
     def exact_predictive_covar(self, test_test_covar: Any, test_train_covar: Any) -> Any:
         """The covariance (..., m, m) of the function at new points."""
         train = self.lik_train_train_covar.evaluate_kernel()
-        ours = isinstance(train, NoisyCovariance) and train._is_ours
-        if not ours or settings.skip_posterior_variances.on() or settings.fast_pred_var.on():
+        ours = isinstance(train, NoisyCovariance) and train.is_ours
+        # Who wants gradients in hyperparameters through predictions does not want solutions as constants.
+        left_to_theirs = settings.detach_test_caches.off() or settings.fast_pred_var.on()
+        if not ours or left_to_theirs or settings.skip_posterior_variances.on():
             return super().exact_predictive_covar(test_test_covar, test_train_covar)
         cross = to_dense(test_train_covar)
         noise = float(train._diag_tensor._diagonal().detach().min())
