@@ -133,19 +133,16 @@ def _run(process: LanczosProcess, q: int, goals: Tensor, least: float, most: int
         most: steps.
     """
     ratio = torch.ones_like(goals)  # of the residual, relative to where the column started
-    pivot = torch.zeros_like(goals)  # of the elimination of T
-    for step in range(most):
+    pivot = torch.ones_like(goals)  # of the elimination of T
+    before = torch.zeros_like(goals)
+    for _ in range(most):
+        live = process.alive  # a space that is exhausted grows no more
         process.step()
         alpha, beta = process.diagonal[-1], process.off_diagonal[-1]
-        before = process.off_diagonal[-2] if step else torch.zeros_like(beta)
-        pivot = alpha - (before.square() / pivot if step else 0.0)
-        known = torch.where(process.norms > 0, pivot, 1.0)
-        if not bool((known > 0).all() & alpha.isfinite().all()):
-            ended = (before == 0) & (step > 0)  # a space that was exhausted grows no more
-            if not bool(((known > 0) | ended).all()) or not bool(alpha.isfinite().all()):
-                return None
-            pivot = torch.where(ended, 1.0, pivot)
-        ratio = ratio * beta / pivot
+        pivot = torch.where(live, alpha - before.square() / pivot, 1.0)
+        if not bool((pivot > 0).all()):  # nor is NaN
+            return None
+        ratio, before = torch.where(live, ratio * beta / pivot, 0.0), beta
         logarithms = bracket_of(_probes(process.result(False), q), least)
         settled = logarithms.truncation <= SETTLED * logarithms.standard_error
         if (bool((ratio <= goals).all()) and settled) or not bool(process.alive.any()):
