@@ -344,7 +344,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
         save_model(ExactGP(), tmp_path / "m")
     with pytest.raises(InputError, match=r"`solve__preconditioner` must be one of .*Nystrom.*got Homemade"):
         save_model(ExactGP(**CG, solve__preconditioner=Homemade()).fit(X, Y), tmp_path / "m")
-    with pytest.raises(InputError, match=r"`priors` must be one of Gamma, LogNormal to be stored; got Flat"):
+    with pytest.raises(InputError, match=r"`priors` must be one of Gamma, .* to be stored; got Flat"):
         save_model(ExactGP(**QUICK, priors={"noise": Flat()}).fit(X, Y), tmp_path / "m")
     broken = ExactGP(**QUICK).fit(X, Y)
     broken.posterior.weights[3] = float("nan")
