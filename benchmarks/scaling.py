@@ -31,7 +31,7 @@ from halfgp.memory import peak_memory
 from product_report import console
 
 HERE = Path(__file__).parent
-DENSITIES = {2: 64.0, 3: 64.0, 9: 1.0}  # rows to a unit of volume, by features
+DENSITIES = {2: 16.0, 3: 2.0, 9: 1.0}  # rows to a unit of volume, by features
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 MEASURED = ("bind", "pass", "memory")
 
