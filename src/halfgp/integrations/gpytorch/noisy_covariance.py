@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -39,7 +40,7 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         self, inv_quad_rhs: Tensor | None = None, logdet: bool = False, reduce_inv_quad: bool = True
     ) -> Any:
         """As any operator's; beyond Cholesky both terms come from one process."""
-        if not (self.is_ours and logdet) or settings.fast_computations.log_prob.off():
+        if not (self.is_ours and logdet):
             return super().inv_quad_logdet(inv_quad_rhs, logdet, reduce_inv_quad)
         rhs = self._diag_tensor._diagonal().new_zeros(len(self), 1) if inv_quad_rhs is None else inv_quad_rhs
         columns = rhs.unsqueeze(-1) if rhs.ndim == 1 else rhs
@@ -54,6 +55,15 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
             matrix.representation_tree(), options, columns, noise, *matrix.representation()
         )
         return quadratic.sum() if reduce_inv_quad else quadratic, log_det
+
+    def solve(self, right_tensor: Tensor, left_tensor: Tensor | None = None) -> Tensor:
+        """A^-1 b; ours also where BoTorch has told GPyTorch to take Cholesky factors of any size."""
+        theirs = (
+            contextlib.nullcontext() if not self.is_ours else settings.fast_computations(True, True, True)
+        )
+        with theirs:
+            solution: Tensor = super().solve(right_tensor, left_tensor)
+        return solution
 
     def _solve(self, rhs: Tensor, preconditioner: Any = None, num_tridiag: int = 0) -> Any:
         if num_tridiag or not self.is_ours:
