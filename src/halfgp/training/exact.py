@@ -17,6 +17,7 @@ from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.memory import peak_memory
 from halfgp.precision import DOUBLE
+from halfgp.threads import one_thread_of_openblas
 from halfgp.training.history import Step, values_of
 
 REACH = 8.0  # on the real line: a factor of 3000
@@ -40,6 +41,7 @@ class _Evaluated(Protocol):
         """In every value, by name."""
 
 
+@one_thread_of_openblas()
 def train_exactly(
     start: Hyperparameters,
     likelihood: Callable[[Hyperparameters], _Evaluated],
