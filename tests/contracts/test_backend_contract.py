@@ -9,7 +9,15 @@ import pytest
 import torch
 from contracts.backends import BACKENDS, Contestant
 from contracts.bounds import gradient_tolerance
-from contracts.checks import assert_product_is_right, bind, bounds, definition, random, with_outliers
+from contracts.checks import (
+    assert_product_is_right,
+    bind,
+    bounds,
+    definition,
+    random,
+    remembered,
+    with_outliers,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -53,7 +61,7 @@ def gradient_problem(square: bool) -> tuple[Tensor, Tensor | None, Tensor, Tenso
     return x1, x2, random(12, 2, seed=3), random(12 if square else 9, 2, seed=4)
 
 
-@functools.cache  # the same for every backend, and slow
+@functools.cache
 def gradients_by_definition(kernel: Kernel, square: bool) -> tuple[list[Tensor], list[Tensor]]:
     """Gradients of sum_ij (u v')_ij K_ij by autograd, entry by entry, and these sums without their signs."""
     x1, x2, u, v = gradient_problem(square)
@@ -160,6 +168,14 @@ def test_products_with_many_features_and_outliers_stay_within_the_bound(
     assert_product_is_right(contestant, rectangular, kernel, x1, x2, v)
 
 
+@remembered
+def gradients_by_the_reference(
+    kernel: Kernel, x1: Tensor, x2: Tensor | None, u: Tensor, v: Tensor
+) -> dict[str, Tensor]:
+    reference = bind(Contestant("reference", ReferenceBackend()), kernel, x1, x2, "double")
+    return reference.bilinear_gradient(u, v, False)[0]
+
+
 @each_backend
 @pytest.mark.parametrize("kernel", MONOTONE.values(), ids=MONOTONE.keys())
 @pytest.mark.parametrize("name", ["double", "single"])
@@ -170,9 +186,8 @@ def test_gradients_with_many_features_and_outliers_agree_with_the_reference_in_d
     for points in ((x2, None), (x1, x2)):
         u, v = random(len(points[0]), 3, seed=3), random(290, 3, seed=4)
         found, _, _ = bind(contestant, kernel, *points, name).bilinear_gradient(u, v, False)
-        reference = bind(Contestant("reference", ReferenceBackend()), kernel, *points, "double")
-        wanted, _, _ = reference.bilinear_gradient(u, v, False)
-        magnitudes, _, _ = reference.bilinear_gradient(u.abs(), v.abs(), False)
+        wanted = gradients_by_the_reference(kernel, *points, u, v)
+        magnitudes = gradients_by_the_reference(kernel, *points, u.abs(), v.abs())
         # As `gradient_tolerance`, but where points coincide what the expansion loses is not relative: up to
         # (f + 8) 2 Z^2 = 28 * 64 roundings of r^2, times a slope of at most the amplitude / parameter.
         c = Precision.resolve(name).vectors.unit_roundoff
