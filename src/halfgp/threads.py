@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -48,7 +49,15 @@ def one_thread_of_openblas() -> Iterator[None]:
         yield
         return
     try:
-        with ThreadpoolController().select(internal_api="openblas").limit(limits=1):
+        with _libraries().select(internal_api="openblas").limit(limits=1):
             yield
     finally:
         _openblas.release()
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """Those that are loaded at the first call; NumPy's and SciPy's are."""
+    import scipy.linalg  # noqa: F401
+
+    return ThreadpoolController()
