@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SMALLER = {"20_000": "400"}
 ARGUMENTS = {
     "bayesian_optimisation": ["--rows", "900", "--steps", "1", "--iterations", "1"],
-    "terrain_demo": ["--rows", "500"],
+    "terrain_demo": ["--rows", "200"],
     "product_demo": ["--rows", "2000"],
 }
 
