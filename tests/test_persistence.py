@@ -156,7 +156,7 @@ def spec_with(path: str, value: object) -> dict[str, Any]:
         ("kernels", ..., "must be an object with the fields"),
         ("kernels.0", None, r"`kernel\.kernels\.0` must be an object with the fields"),
         ("kernels.0.class", "White", r"kernels\.0\.options` must be an object with the fields \[\]"),
-        ("kernels.0.options.nu", 1.0, "`nu` must be 0.5, 1.5 or 2.5"),
+        ("kernels.0.options.nu", 1.0, "`nu` must be 0.5, 1.5, 2.5 or another half integer"),
         ("kernels.0.options.nu", [1], r"options\.nu` must be a number"),
         ("kernels.0.options.nu", None, r"options\.nu` must be a number"),
         ("kernels.0.options.nu", "1.5", r"options\.nu` must be a number"),

@@ -95,7 +95,7 @@ def run(
         noise_floor,
         priors=options.priors(priors),
         ard=ard,
-        mean=mean,
+        mean=options.mean(mean),
         training__steps=training__steps,
         training__subset=training__subset,
         method=method,

@@ -20,6 +20,7 @@ from halfgp.settings import (
     VarianceOptions,
 )
 
+MEANS_IN_FILES = ("zero", "constant")
 NO_PRIORS = "none"
 _MODEL = "Model"
 _RUN = "Run"
@@ -131,6 +132,17 @@ def dialect(header: bool | None, delimiter: str | None, decimal: str | None) -> 
 def priors(name: str) -> str | None:
     """By name, as `Settings` has them."""
     return None if name == NO_PRIORS else name
+
+
+def mean(name: str) -> str:
+    """By name, and one that a model's file can hold: a fit that cannot be saved would be lost.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if name not in MEANS_IN_FILES:
+        raise InputError(f"`--mean` must be one of {', '.join(MEANS_IN_FILES)}; got {name!r}.")
+    return name
 
 
 def columns(text: str | None, option: str) -> list[str] | None:
