@@ -7,8 +7,9 @@ import math
 
 import pytest
 import torch
-from contracts.backends import CPU, Contestant
-from contracts.checks import assert_product_is_right, bind, definition, random, with_outliers
+from contracts.backends import CPU
+from halfgp.selftest.contestant import Contestant
+from halfgp.selftest.checks import assert_product_is_right, bind, definition, random, with_outliers
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor

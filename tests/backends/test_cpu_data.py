@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from contracts.backends import CPU, Contestant
-from contracts.checks import assert_product_is_right, bind, definition, random
+from contracts.backends import CPU
+from halfgp.selftest.contestant import Contestant
+from halfgp.selftest.checks import assert_product_is_right, bind, definition, random
 from torch import Tensor
 
 from halfgp import RBF, KernelOperator, Matern, RationalQuadratic

@@ -12,9 +12,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from contracts import foreign
-from contracts.backends import NEON, Contestant
-from contracts.bounds import gradient_tolerance
-from contracts.checks import assert_product_is_right, bind, random, with_outliers
+from contracts.backends import NEON
+from halfgp.selftest.contestant import Contestant
+from halfgp.selftest.bounds import gradient_tolerance
+from halfgp.selftest.checks import assert_product_is_right, bind, random, with_outliers
 
 from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 from halfgp.backends.reference import ReferenceBackend

@@ -7,9 +7,10 @@ import math
 
 import pytest
 import torch
-from contracts.backends import BACKENDS, Contestant
-from contracts.bounds import gradient_tolerance
-from contracts.checks import assert_product_is_right, bind, bounds, definition, random, with_outliers
+from contracts.backends import BACKENDS
+from halfgp.selftest.contestant import Contestant
+from halfgp.selftest.bounds import gradient_tolerance
+from halfgp.selftest.checks import assert_product_is_right, bind, bounds, definition, random, with_outliers
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -127,7 +128,7 @@ def test_gradients_agree_with_autograd_through_the_definition(
     computed = [*gradients.values(), *(g for g in (in_x1, in_x2) if g is not None)]
     exact, magnitudes = gradients_by_definition(kernel, square)
     tolerance = gradient_tolerance(
-        kernel, x1, x2, matrix.precision, expansion=contestant.expansion, run=contestant.run
+        kernel, x1, x2, matrix.precision, expansion=contestant.expands(matrix.precision), run=contestant.run
     )
     for found, wanted, magnitude in zip(computed, exact, magnitudes, strict=True):
         assert found.dtype == torch.float64
@@ -176,7 +177,7 @@ def test_gradients_with_many_features_and_outliers_agree_with_the_reference_in_d
         # As `gradient_tolerance`, but where points coincide what the expansion loses is not relative: up to
         # (f + 8) 2 Z^2 = 28 * 64 roundings of r^2, times a slope of at most the amplitude / parameter.
         c = Precision.resolve(name).vectors.unit_roundoff
-        lost = 28 * 64 * kernel.amplitude(x2) * (u.abs() @ v.abs().T).sum() if contestant.expansion else 0.0
+        lost = 28 * 64 * kernel.amplitude(x2) * (u.abs() @ v.abs().T).sum() if contestant.expands(Precision.resolve(name)) else 0.0
         for key, parameter in kernel.named_parameters():
             error = (found[key] - wanted[key]).abs()
             limit = (8 + 28 + 32 * contestant.run) * magnitudes[key].abs() + lost / parameter.value

@@ -14,7 +14,7 @@ from halfgp.kernels import Kernel
 
 __all__ = ["NAMES", "Backend", "KernelMatrix", "available", "get_backend"]
 
-NAMES = ("cpu", "reference")
+NAMES = ("triton", "cpu", "reference")
 
 _REMEDY = "Install halfgp from a wheel, or from source on a machine with a C++ compiler."
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from contracts.backends import Contestant
-from contracts.bounds import entry_bound, product_bound
+from halfgp.selftest.contestant import Contestant
+from halfgp.selftest.bounds import entry_bound, product_bound
 from torch import Tensor
 
 from halfgp.backends.base import KernelMatrix
@@ -36,9 +36,11 @@ def definition(kernel: Kernel, x1: Tensor, x2: Tensor | None) -> Tensor:
 def bounds(
     contestant: Contestant, kernel: Kernel, x1: Tensor, x2: Tensor | None, matrix: KernelMatrix
 ) -> Tensor:
-    bound = entry_bound(
-        kernel, x1, x2, matrix.precision, inputs=contestant.inputs, expansion=contestant.expansion
-    )
+    inputs = contestant.inputs
+    if matrix.storage != "on_the_fly":
+        inputs = contestant.stored_inputs or inputs
+    expands = contestant.expands(matrix.precision)
+    bound = entry_bound(kernel, x1, x2, matrix.precision, inputs=inputs, expansion=expands)
     if x2 is None:
         bound.diagonal().copy_(
             kernel.diagonal(x1.double()).abs() * 2 * matrix.precision.vectors.unit_roundoff
