@@ -180,7 +180,7 @@ class Products:
         yield from (part for part in parts if part.rows and part.columns)
 
     def _tile(self, region: Region, vectors: Tensor) -> Tile:
-        candidates = product_tiles(vectors.shape[2])
+        candidates = product_tiles(vectors.shape[2], region.exact)
         if len(candidates) == 1:
             return candidates[0]
         rows = region.rows[: TUNING_TILES * PADDING]

@@ -61,4 +61,5 @@ def shape_slope(q, value):
 def log2_of_one_plus(w):
     """log2(1 + w), with what the sum rounds off put back: a large shape would multiply it."""
     base = 1.0 + w
-    return tl.log2(base) + (w - (base - 1.0)) / (LN2 * base)
+    found = tl.log2(base)
+    return found + (w - (base - 1.0)) * (tl.exp2(-found) / LN2)  # over the base, without a division

@@ -32,18 +32,26 @@ class Tile(NamedTuple):
 
 # The interpreter takes as long for a large tile as for a small one.
 INTERPRETER_TILE = Tile(128, 128, 4)
-PRODUCT_TILES = {  # by the most columns of right-hand sides; the first is what code is judged by
-    64: (Tile(128, 64, 4), Tile(128, 32, 4), Tile(64, 64, 4), Tile(128, 64, 8)),
-    256: (Tile(64, 64, 8), Tile(64, 32, 8), Tile(128, 64, 8)),
+# By the most columns of right-hand sides; the first of each is what code is judged by.
+EXPANSION_TILES = {
+    32: (Tile(128, 64, 4), Tile(128, 32, 4), Tile(64, 64, 4), Tile(128, 64, 8)),
+    64: (Tile(128, 64, 8), Tile(64, 64, 4), Tile(128, 32, 8)),
+    128: (Tile(64, 64, 8), Tile(128, 64, 8), Tile(64, 32, 8)),
+    256: (Tile(64, 32, 8), Tile(64, 64, 8), Tile(32, 64, 4)),
 }
-GRADIENT_TILES = (Tile(64, 64, 4), Tile(64, 32, 4), Tile(128, 32, 8))
+DIFFERENCE_TILES = {
+    64: (Tile(64, 32, 4), Tile(64, 64, 4), Tile(64, 64, 8)),
+    256: (Tile(64, 32, 8), Tile(32, 32, 4)),
+}
+GRADIENT_TILES = (Tile(64, 32, 4), Tile(64, 64, 8), Tile(32, 32, 4))
 
 
-def product_tiles(columns: int) -> Sequence[Tile]:
-    """Candidates for so many right-hand sides."""
+def product_tiles(columns: int, exact: bool) -> Sequence[Tile]:
+    """Candidates for so many right-hand sides, with distances by differences or by expansion."""
     if INTERPRETED:
         return (INTERPRETER_TILE,)
-    return next(tiles for most, tiles in PRODUCT_TILES.items() if columns <= most)
+    tiles = DIFFERENCE_TILES if exact else EXPANSION_TILES
+    return next(some for most, some in tiles.items() if columns <= most)
 
 
 def gradient_tiles() -> Sequence[Tile]:
