@@ -1,7 +1,7 @@
 """Machine code of the GPU kernels, compiled without a GPU: `python benchmarks/gpu_codegen.py --json FILE`.
 
-For each kernel and target: the instructions of tensor cores, registers, spills, shared memory, instructions an
-entry, and what a roofline makes of these. Nothing here was run on a GPU: every rate is an estimate.
+For each kernel and target: the instructions of tensor cores, registers, spills, shared memory, instructions
+an entry, and what a roofline makes of these. Nothing here was run on a GPU: every rate is an estimate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from halfgp.backends.triton.gradient import sums_of
 from halfgp.backends.triton.gradient_kernel import gradient_kernel
 from halfgp.backends.triton.matrix import FAST_TERMS, TERMS
 from halfgp.backends.triton.points import Side
-from halfgp.backends.triton.product import Terms, product_kernel
+from halfgp.backends.triton.product import Terms
+from halfgp.backends.triton.product_kernel import product_kernel
 from halfgp.backends.triton.tiles import GRADIENT_TILES, Tile, product_tiles
 from halfgp.kernels import Kernel
 from halfgp.precision import PRESETS, SINGLE
@@ -97,7 +98,7 @@ class Row:
 def compile_kernel(
     kernel: Kernel, precision: str, arch: int, gradient: bool, columns: int
 ) -> tuple[CompiledKernel, Tile]:
-    """The machine code of a square product, or of its gradient, with the first tile of those that are timed."""
+    """The machine code of a square product, or of its gradient, with the first tile of the candidates."""
     fmt = SINGLE if precision == "single" else PRESETS[precision.removesuffix(" fast")].inputs
     terms: Terms = (FAST_TERMS if precision.endswith("fast") else TERMS)[fmt]
     program = kernel.program()
@@ -111,7 +112,7 @@ def compile_kernel(
     )
     pointer = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[fmt.dtype]
     side = Side("*fp32", pointer, "*fp32", "*fp32", "i32", "i32")
-    integers = {name: "i32" for name in ("row_first", "column_first", "column_end", "run", "height")}
+    integers = dict.fromkeys(("row_first", "column_first", "column_end", "run", "height"), "i32")
     common: dict[str, Any] = {"left": side, "right": side, "numbers": "*fp32"}
     if gradient:
         tile, function = GRADIENT_TILES[0], gradient_kernel
@@ -212,8 +213,18 @@ def cases(quick: bool) -> list[tuple[str, str, bool, int]]:
 
 
 def show(rows: list[Row]) -> None:
-    print("Estimates from machine code; none of it was run on a GPU. Rates are bound by issue or special functions.")
-    head = ("kernel", "target", "precision", "pass", "columns", "tensor core", "registers", "spills", "shared")
+    print("Estimates from machine code, none of it run on a GPU; bound by issue or special functions.")
+    head = (
+        "kernel",
+        "target",
+        "precision",
+        "pass",
+        "columns",
+        "tensor core",
+        "registers",
+        "spills",
+        "shared",
+    )
     head += ("blocks", "instr/entry", "entries/s (est.)", "x KeOps half (est.)")
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for r in rows:

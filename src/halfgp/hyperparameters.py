@@ -161,7 +161,7 @@ class Coordinates:
         leaf = vector.detach().clone().requires_grad_(True)
         with torch.enable_grad():
             values = self.hyperparameters(leaf).named_parameters()
-            total = sum((gradient[name] * values[name].value).sum() for name in values)
+            total = sum((gradient[name].to(vector.device) * values[name].value).sum() for name in values)
         assert isinstance(total, Tensor)
         return torch.autograd.grad(total, leaf)[0]
 

@@ -1,4 +1,4 @@
-"""The machine code of GPU kernels, compiled ahead of time in a process of its own: nothing is run on a GPU."""
+"""The machine code of GPU kernels, compiled in a process of its own: nothing is run on a GPU."""
 
 from __future__ import annotations
 
@@ -59,6 +59,20 @@ def test_registers_and_shared_memory_keep_two_blocks_on_a_multiprocessor(rows: l
 
 def test_a_product_of_a_few_columns_takes_few_instructions_an_entry(rows: list[dict[str, Any]]) -> None:
     """Twelve are what the notes measured, 7.4, with half as many again for the mask of the diagonal."""
-    products = [row for row in rows if row["kernel"] == "rbf" and not row["gradient"] and row["columns"] == 16]
+    products = [
+        row for row in rows if row["kernel"] == "rbf" and not row["gradient"] and row["columns"] == 16
+    ]
     assert len(products) == 4  # with the low part of K and without, on both targets
     assert all(row["instructions_per_entry"] <= 12 for row in products)
+
+
+def test_the_benchmark_for_a_gpu_runs_dry(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.json"
+    command = [sys.executable, BENCHMARK.with_name("gpu.py"), "--dry", "--only", "halfgp", "--json", path]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "times mean nothing" in done.stdout
+    rows = json.loads(path.read_text())
+    errors = {row["who"]: row["error"] for row in rows if not row["gradient"]}
+    assert set(errors) == {"halfgp, half", "halfgp, half, fast", "halfgp, bfloat16", "halfgp, single"}
+    assert errors["halfgp, half"] < 2**-11  # half's unit roundoff
+    assert sum(row["gradient"] for row in rows) == 1

@@ -46,7 +46,9 @@ def _triton_contestant() -> Contestant:
     """In Triton's interpreter, which conftest.py asks for."""
     if "triton" not in available():
         return Contestant("triton", ReferenceBackend(), absent="Triton is not installed")
-    backend, product = (importlib.import_module(f"halfgp.backends.{name}") for name in ("triton", "triton.product"))
+    backend, product = (
+        importlib.import_module(f"halfgp.backends.{name}") for name in ("triton", "triton.product")
+    )
     return Contestant(
         "triton",
         backend.BACKEND,

@@ -78,7 +78,7 @@ class ExactGP:
         """
         began = time.perf_counter()
         settings, audience = self.settings.check(), Audience(callbacks)
-        rows = Observations.of(X, y, noise)
+        rows = Observations.of(X, y, noise, settings.device)
         x_scale, y_scale = rows.scales(settings)
         problem = rows.problem(x_scale, y_scale, settings)
         self.plan(problem.x, targets=problem.y.shape[1]).require()
@@ -209,8 +209,7 @@ class ExactGP:
                 "`noise` must be given to `update` exactly if it was given to `fit`:"
                 " rows have variances of their own or share one."
             )
-        fitted.points(X)
-        rows = Observations.of(X, y, noise)
+        rows = Observations.of(fitted.points(X), y, noise)
         if rows.targets.shape[1] != fitted.targets:
             raise InputError(
                 f"`y` must have {fitted.targets} targets, as in `fit`; got {rows.targets.shape[1]}."

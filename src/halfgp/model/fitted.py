@@ -73,7 +73,7 @@ class Fitted:
             raise InputError("`return_std` and `return_cov` exclude each other; got both. Ask for one.")
         points, scale = self.points(X), self.y_scale.scale
         found = self._latent(points, std, error)
-        noise = torch.zeros(len(points), dtype=torch.float64)
+        noise = torch.zeros(len(points), dtype=torch.float64, device=points.device)
         if noisy:
             noise = self.noise(points, known_noise)
         deviations, deviation_error = self._deviations(found, noise)
@@ -82,7 +82,7 @@ class Fitted:
             latent = self.posterior.covariance(self.x_scale.apply(points))
             latent.diagonal().add_(noise)
             scaled = latent * scale.square()[:, None, None]
-            covariance = (scaled[0] if self.single else scaled).numpy()
+            covariance = (scaled[0] if self.single else scaled).cpu().numpy()
         numerical = None
         if found.mean_error is not None:
             numerical = NumericalError(self._out(found.mean_error * scale), deviation_error)
@@ -108,7 +108,7 @@ class Fitted:
         noise = self.noise(points) if noisy else 0.0
         draws = self.posterior.sample(self.x_scale.apply(points), samples, seed, noise, joint)
         scaled = self.y_scale.undo(draws).transpose(1, 2)
-        return (scaled[:, 0] if self.single else scaled).numpy()
+        return (scaled[:, 0] if self.single else scaled).cpu().numpy()
 
     def log_marginal_likelihood(self) -> LogLikelihood:
         """Of the training targets."""
@@ -134,7 +134,7 @@ class Fitted:
 
         A feature that had one value in all rows has none.
         """
-        constant = self.x_scale.constant
+        constant = self.x_scale.constant.cpu()
         total = torch.zeros(self.features, dtype=torch.float64)
         for leaf in self.posterior.hyperparameters.kernel.program().leaves:
             columns = list(range(len(total))) if leaf.columns is None else list(leaf.columns)
@@ -146,8 +146,8 @@ class Fitted:
         return (total / total.max().clamp_min(torch.finfo(torch.float64).tiny)).numpy()
 
     def points(self, X: ArrayLike) -> Tensor:
-        """Points (m, d) in the user's units, with as many columns as there were in `fit`."""
-        points, d = as_points(X, "X"), self.features
+        """Points (m, d) in the user's units, on the device of the rows, with as many columns."""
+        points, d = as_points(X, "X").to(self.x_scale.mean.device), self.features
         if points.shape[1] != d:
             raise InputError(f"`X` must have {d} columns, as in `fit`; got {points.shape[1]}.")
         return points
@@ -162,7 +162,7 @@ class Fitted:
         """
         hyperparameters = self.posterior.hyperparameters
         learned = 0.0 if hyperparameters.noise is None else float(hyperparameters.noise.value)
-        found = torch.full((len(points),), learned, dtype=torch.float64)
+        found = torch.full((len(points),), learned, dtype=torch.float64, device=points.device)
         with torch.no_grad():
             for start in range(0, len(points), PREDICT_ROWS):
                 x = self.x_scale.apply(points[start : start + PREDICT_ROWS])
@@ -200,4 +200,4 @@ class Fitted:
 
     def _out(self, values: Tensor) -> FloatArray:
         """(..., q) as the targets came."""
-        return (values[..., 0] if self.single else values).detach().numpy()
+        return (values[..., 0] if self.single else values).detach().cpu().numpy()

@@ -159,14 +159,14 @@ def _moved(spread: Tensor, precision: Precision, inputs: str) -> float:
     c, f = precision.vectors.unit_roundoff, len(spread)
     reach = spread.norm().item()
     if inputs == "rounded":
-        return 2 * precision.inputs.unit_roundoff * reach
+        return float(2 * precision.inputs.unit_roundoff * reach)
     if inputs == "split" and precision.is_sixteen_bit:
-        return 2 * precision.inputs.unit_roundoff**2 * reach
+        return float(2 * precision.inputs.unit_roundoff**2 * reach)
     step = 0.0
     if inputs == "fixed point" and precision.is_sixteen_bit and f >= FIXED_POINT_FEATURES:
         most = FIXED_POINT_REACH * HALF.unit_roundoff / math.sqrt(1 / 6)
         step = min(reach, most) / (FIXED_POINT_REACH - math.sqrt(f))
-    return 2 * c * reach + math.sqrt(f) * step
+    return float(2 * c * reach + math.sqrt(f) * step)
 
 
 def _leaf_bound(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from halfgp.backends.base import Backend
 from halfgp.precision import Precision
 
@@ -19,9 +21,10 @@ class Contestant:
         expansion: the precisions in which squared distances of points near their mean come from
             |x|^2 + |y|^2 - 2 x.y, whose error is relative to |x|^2 + |y|^2.
         inputs: what becomes of scaled features in a 16-bit precision: "rounded" to its format, "unrounded"
-            (in the format that computes), "split" into two numbers of it, or "fixed point" where there are many
-            of them, else unrounded.
+            (in the format that computes), "split" into two numbers of it, or "fixed point" where there are
+            many of them, else unrounded.
         stored_inputs: the same where entries are stored; empty for `inputs`.
+        device: of the points.
         absent: why it cannot run here; empty where it can.
     """
 
@@ -31,8 +34,13 @@ class Contestant:
     expansion: tuple[str, ...] = ()
     inputs: str = "rounded"
     stored_inputs: str = ""
+    device: str = "cpu"
     absent: str = ""
 
     def expands(self, precision: Precision) -> bool:
         """Whether `expansion` has a precision."""
         return precision.name in self.expansion
+
+    def to(self, tensor: Tensor) -> Tensor:
+        """On the device."""
+        return tensor.to(self.device)

@@ -11,13 +11,12 @@ from halfgp.backends.triton.profiles import profile
 
 @triton.jit
 def exponent(left, right, i, j, LEAF: tl.constexpr, TERMS: tl.constexpr, EXACT: tl.constexpr):
-    """q = -|psi_i - psi_j|² / 2 of a stationary leaf (I, J), or the inner product, in float32."""
+    """Q = -|psi_i - psi_j|² / 2 of a stationary leaf (I, J), or the inner product, in float32."""
     if LEAF.profile == "linear":
         return inner_product(left, right, i, j, LEAF)
-    elif LEAF.expanded and not EXACT:
+    if LEAF.expanded and not EXACT:
         return expansion(left, right, i, j, LEAF, TERMS)
-    else:
-        return -0.5 * squared_distance(left, right, i, j, LEAF)
+    return -0.5 * squared_distance(left, right, i, j, LEAF)
 
 
 @triton.jit
@@ -82,8 +81,7 @@ def shape_of(numbers, LEAF: tl.constexpr):
     """The shape of a leaf, or any number where it has none."""
     if LEAF.shape >= 0:
         return numbers[LEAF.shape]
-    else:
-        return 0.0
+    return 0.0
 
 
 @triton.jit
@@ -91,12 +89,11 @@ def node_value(values, leaves, numbers, NODE: tl.constexpr, I: tl.constexpr, J: 
     """The value of one node (I, J) from those before it."""
     if NODE.kind == "leaf":
         return leaves[NODE.a]
-    elif NODE.kind == "constant":
+    if NODE.kind == "constant":
         return tl.zeros((I, J), tl.float32) + numbers[NODE.a]
-    elif NODE.kind == "add":
+    if NODE.kind == "add":
         return values[NODE.a] + values[NODE.b]
-    else:
-        return values[NODE.a] * values[NODE.b]
+    return values[NODE.a] * values[NODE.b]
 
 
 @triton.jit

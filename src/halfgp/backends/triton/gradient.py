@@ -44,12 +44,12 @@ class Sums(NamedTuple):
     """The sums of a pass: first that of the form itself, then one for each constant, then those of leaves.
 
     Attributes:
-        count: how many there are.
+        number: how many there are.
         constants: siblings of each.
         leaves: those of each.
     """
 
-    count: int
+    number: int
     constants: tuple[tuple[int, ...], ...]
     leaves: tuple[LeafSums, ...]
 
@@ -146,7 +146,7 @@ class Gradients:
     def _pass(self, sums: Sums, u: Tensor, v: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
         """Every sum over all entries, and for each leaf Σ A d (n, f) of the rows where it is wanted."""
         rows: list[Tensor | None] = [None for _ in sums.leaves]
-        totals = u.new_zeros(sums.count)
+        totals = u.new_zeros(sums.number)
         places = u.new_zeros(sum(_wanted(sums, self.form)), self.left.total)
         for first in range(0, u.shape[1], MOST_COLUMNS):
             some = slice(first, first + MOST_COLUMNS)
@@ -160,10 +160,11 @@ class Gradients:
                 if wanted:
                     span = slice(region.rows.start, region.rows.stop)
                     places[:, span] += torch.cat(wanted, dim=1).sum(0, dtype=torch.float64)
-        taken = iter(places[:, self.left.place].split([c for c in _wanted(sums, self.form) if c] or [0]))
+        first = 0
         for k, count in enumerate(_wanted(sums, self.form)):
             if count:
-                rows[k] = next(taken).T
+                rows[k] = places[first : first + count, self.left.place].T
+            first += count
         return list(totals.unbind()), rows
 
     def _weighted(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -174,16 +175,14 @@ class Gradients:
         unit = peak_units(u, self.format).amax() if u.shape[1] else by_column.new_ones(())
         return pack_vectors(u / unit, self.left, self.format, self.terms), right, unit
 
-    def _launches(
-        self, sums: Sums, us: Tensor, vs: Tensor, unit: Tensor
-    ) -> Iterator[tuple[Region, Tensor]]:
+    def _launches(self, sums: Sums, us: Tensor, vs: Tensor, unit: Tensor) -> Iterator[tuple[Region, Tensor]]:
         """Sums (runs, sums, rows) of one batch of rows and runs after the other."""
-        most = max(PARTIAL_BYTES // (4 * sums.count) // PADDING, 1) * PADDING
+        most = max(PARTIAL_BYTES // (4 * sums.number) // PADDING, 1) * PADDING
         for start in range(0, self.left.total, most):
             rows = range(start, min(start + most, self.left.total))
             region = Region(rows, range(self.right.total), True)
             tile = self._tile(sums, region, us, vs)
-            for columns, run in runs(region, tile, sums.count):
+            for columns, run in runs(region, tile, sums.number):
                 yield region, self._launch(sums, region, tile, us, vs, columns, run) * unit
 
     def _tile(self, sums: Sums, region: Region, us: Tensor, vs: Tensor) -> Tile:
@@ -207,7 +206,7 @@ class Gradients:
         self, sums: Sums, region: Region, tile: Tile, us: Tensor, vs: Tensor, columns: range, run: int
     ) -> Tensor:
         height, count = len(region.rows), math.ceil(len(columns) / run)
-        out = torch.zeros(count, sums.count, height, device=us.device)
+        out = torch.zeros(count, sums.number, height, device=us.device)
         gradient_kernel[(height // tile.rows, count)](
             self.left.side,
             self.right.side,

@@ -44,7 +44,7 @@ def gradient_kernel(
     scalars = load_numbers(numbers, FORM)
     row = row_first + tl.program_id(0) * I
     i = row + tl.arange(0, I)
-    out += tl.program_id(1) * SUMS.count * height + tl.program_id(0) * I + tl.arange(0, I)
+    out += tl.program_id(1) * SUMS.number * height + tl.program_id(0) * I + tl.arange(0, I)
     first = column_first + tl.program_id(1) * run
     for column in tl.range(first, tl.minimum(first + run, column_end), J):
         j = column + tl.arange(0, J)
@@ -79,7 +79,7 @@ def gradient_kernel(
 
 @triton.jit
 def weights(us, vs, i, j, height, width, TERMS: tl.constexpr, T: tl.constexpr):
-    """u v' (I, J), in float32."""
+    """U v' (I, J), in float32."""
     w = tl.zeros((i.shape[0], j.shape[0]), tl.float32)
     CHUNK: tl.constexpr = T if T < COLUMNS else COLUMNS
     for start in tl.range(0, T, CHUNK):
@@ -107,9 +107,7 @@ def add(out, SUM: tl.constexpr, height, terms):
 
 
 @triton.jit
-def add_leaf(
-    out, height, w, q, value, shape, left, right, i, j, LEAF: tl.constexpr, SUMS: tl.constexpr
-):
+def add_leaf(out, height, w, q, value, shape, left, right, i, j, LEAF: tl.constexpr, SUMS: tl.constexpr):
     """The sums of one leaf, from the derivative of the form in it."""
     if LEAF.shape >= 0:
         add(out, SUMS.shape, height, w * shape_slope(q, value))

@@ -27,8 +27,8 @@ class TritonMatrix:
     """A kernel matrix whose entries are computed where they are used.
 
     A 16-bit format sees covariances divided by the amplitude, unless they are one stationary leaf, whose
-    amplitude is 1: so what the format rounds to zero is zero. Where variances differ, they are also divided by
-    the units of both points.
+    amplitude is 1: so what the format rounds to zero is zero. Where variances differ, they are also divided
+    by the units of both points.
     """
 
     storage = "on_the_fly"
@@ -129,7 +129,7 @@ class TritonMatrix:
         ]
 
     def _features(self) -> list[list[Tensor]]:
-        """Psi (n, f) in float64, by side and leaf: those of a stationary leaf relative to the columns' mean."""
+        """Psi (n, f) in float64, by side and leaf, of a stationary leaf relative to the columns' mean."""
         wide = [x.double() for x in self._points]
         centres = [leaf.centre(wide[-1]) for leaf in self._program.leaves]
         return [
@@ -149,4 +149,3 @@ class TritonMatrix:
         ]
         everywhere = torch.ones(n, dtype=torch.bool, device=self._numbers.device)
         return functools.reduce(torch.logical_and, near, everywhere)
-

@@ -62,7 +62,7 @@ class Packed:
         return out
 
     def taken(self, points: Tensor | None) -> Packed:
-        """Some of the points (m,), in that order, without the parts: their distances come from differences."""
+        """Some of the points (m,), in that order, without the parts: for distances by differences."""
         place = self.place if points is None else self.place[points]
         side = self.side
         stride = padded(len(place))
@@ -108,7 +108,7 @@ def pack(
 
 
 def split(values: Tensor, dtype: torch.dtype, terms: int) -> Tensor:
-    """So many numbers of a format (terms, ...), each of what the ones before leave: their sum is the value."""
+    """So many numbers of a format (terms, ...), each of what the ones before leave; their sum is a value."""
     parts = []
     for _ in range(terms):
         parts.append(values.to(dtype))

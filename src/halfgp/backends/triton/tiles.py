@@ -82,7 +82,9 @@ class TileChoices:
         if key not in self._found:
             kept = self._read().get(key)
             if kept is None:
-                logger.warning("Compiling GPU kernels of %d tile sizes, once for this kernel.", len(candidates))
+                logger.warning(
+                    "Compiling %d candidates of a GPU kernel, some seconds, once.", len(candidates)
+                )
                 self._found[key] = min(candidates, key=milliseconds)
                 self._write()
             else:
