@@ -1,7 +1,7 @@
 """Kernel products on a GPU, beside KeOps in half and GPyTorch: `python benchmarks/gpu.py --json gpu.json`.
 
-On any CUDA or ROCm card; needs `pip install 'halfgp[gpu,bench]'`. A peer that is not installed is left out, and
-said to be. `--dry` computes everything tiny on the CPU, with Triton's interpreter: its times mean nothing.
+On any CUDA or ROCm card; needs `pip install 'halfgp[gpu,bench]'`. A peer that is not installed is left out,
+and said to be. `--dry` computes everything tiny on the CPU, with Triton's interpreter: its times mean nothing.
 """
 
 from __future__ import annotations
@@ -15,15 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-DRY = "--dry" in __import__("sys").argv
-if DRY:
-    os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
-
 import torch
 from torch import Tensor
 
 from halfgp import RBF, KernelOperator
-from halfgp.backends.triton import TritonBackend
 
 COLUMNS = 16
 
@@ -58,13 +53,20 @@ def seconds(run: Callable[[], Any], repeats: int) -> float:
 
 
 def _wait() -> None:
-    if not DRY:
+    if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def triton(fast: bool = False) -> Any:
+    """Our backend, imported when it is known whether Triton is to interpret."""
+    from halfgp.backends.triton import TritonBackend
+
+    return TritonBackend(fast)
 
 
 def ours(precision: str, fast: bool) -> Callable[[Tensor, Tensor], Callable[[], Tensor]]:
     def prepare(x: Tensor, v: Tensor) -> Callable[[], Tensor]:
-        operator = KernelOperator(RBF(1.0), x, precision=precision, backend=TritonBackend(fast))
+        operator = KernelOperator(RBF(1.0), x, precision=precision, backend=triton(fast))
         return lambda: operator @ v
 
     return prepare
@@ -120,7 +122,7 @@ def measure(n: int, d: int, device: str, repeats: int, only: str) -> list[Row]:
             continue
         error = float((run()[:64].double() - exact).abs().max() / exact.abs().max())
         rows.append(Row(name, who, "rbf", False, n, d, COLUMNS, took, n * n / took, error))
-    operator = KernelOperator(RBF([1.0] * d), x, precision="half", backend=TritonBackend())
+    operator = KernelOperator(RBF([1.0] * d), x, precision="half", backend=triton())
     took = seconds(lambda: operator.bilinear_gradient(v, v), repeats)
     rows.append(Row(name, "halfgp, half", "rbf", True, n, d, COLUMNS, took, n * n / took, float("nan")))
     return rows
@@ -145,10 +147,13 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="tiny, on the CPU, interpreted")
     parser.add_argument("--only", default="", help="contestants whose name begins so")
     arguments = parser.parse_args()
-    if not DRY and not torch.cuda.is_available():
+    dry = arguments.dry
+    if dry:
+        os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+    elif not torch.cuda.is_available():
         raise SystemExit("torch sees no GPU here. Use --dry to try the program, or a machine with one.")
-    sizes = [(200, 3)] if DRY else [(n, d) for n in (20_000, 100_000) for d in (3, 9, 26, 90)]
-    device, repeats = ("cpu", 1) if DRY else ("cuda", 5)
+    sizes = [(200, 3)] if dry else [(n, d) for n in (20_000, 100_000) for d in (3, 9, 26, 90)]
+    device, repeats = ("cpu", 1) if dry else ("cuda", 5)
     rows = [row for n, d in sizes for row in measure(n, d, device, repeats, arguments.only)]
     show(rows)
     if arguments.json:
