@@ -1,7 +1,7 @@
 """Kernel products on a GPU, beside KeOps in half and GPyTorch: `python benchmarks/gpu.py --json gpu.json`.
 
 On any CUDA or ROCm card; needs `pip install 'halfgp[gpu,bench]'`. A peer that is not installed is left out,
-and said to be. `--dry` computes everything tiny on the CPU, with Triton's interpreter: its times mean nothing.
+and said to be. `--dry` computes everything tiny on the CPU, interpreted: its times mean nothing.
 """
 
 from __future__ import annotations

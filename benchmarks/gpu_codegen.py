@@ -108,7 +108,12 @@ def compile_kernel(
     units = not all(leaf.is_stationary for leaf in program.leaves)
     sixteen_bit = fmt is not SINGLE
     form = describe(
-        program, widths, expand=sixteen_bit, normalised=sixteen_bit and not alone, units=sixteen_bit and units
+        program,
+        widths,
+        expand=sixteen_bit,
+        normalised=sixteen_bit and not alone,
+        cut=False,
+        units=sixteen_bit and units,
     )
     pointer = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[fmt.dtype]
     side = Side("*fp32", pointer, "*fp32", "*fp32", "i32", "i32")

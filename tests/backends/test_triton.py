@@ -115,7 +115,7 @@ def test_a_strange_profile_is_refused_with_a_remedy() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(description, "PROFILES", ())
         with pytest.raises(BackendError, match=r"does not know the profile 'rbf'.*reference"):
-            description.describe(strange, [1], expand=True, normalised=False, units=False)
+            description.describe(strange, [1], expand=True, normalised=False, cut=False, units=False)
 
 
 def test_the_fastest_tile_is_timed_once_and_remembered(

@@ -15,6 +15,7 @@ from halfgp.errors import InputError
 from halfgp.kernels import Kernel
 from halfgp.nearest import NearestSearch, nearest_by_looking
 from halfgp.precision import SINGLE, Precision
+from halfgp.truncation import EXACT, Truncation
 
 __all__ = ["BACKEND", "INTERPRETED", "TritonBackend"]
 
@@ -39,6 +40,7 @@ class TritonBackend:
         precision: Precision,
         store: bool,
         threads: int | None,
+        truncation: Truncation = EXACT,
     ) -> TritonMatrix | ReferenceMatrix:
         """Pack the points, O(n d). Double, and entries that are stored, are torch's on the same device."""
         if x1.device.type != "cuda" and not INTERPRETED:
@@ -47,10 +49,10 @@ class TritonBackend:
                 " TRITON_INTERPRET=1 before Python starts to try the kernels without one, slowly."
             )
         if store or precision.vectors is not SINGLE:
-            return ReferenceMatrix(kernel, x1, x2, precision, store)
+            return ReferenceMatrix(kernel, x1, x2, precision, store, truncation)
         if self.fast and precision.is_sixteen_bit:
             precision = precision.with_entries(precision.inputs)
-        return TritonMatrix(kernel, x1, x2, precision, self.fast)
+        return TritonMatrix(kernel, x1, x2, precision, truncation, self.fast)
 
     def conditionals(
         self,
@@ -71,10 +73,6 @@ class TritonBackend:
     def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
         """In torch."""
         return ReferenceSparseFactor(columns, entries)
-
-    def stored_bytes(self, n1: int, n2: int | None, entry_bytes: int) -> int:
-        """All entries, of a square matrix (n2 None) too."""
-        return n1 * (n1 if n2 is None else n2) * entry_bytes
 
 
 BACKEND = TritonBackend()

@@ -59,7 +59,8 @@ class Form(NamedTuple):
         leaves: in their order.
         nodes: each of earlier ones.
         numbers: how many a kernel is given beside.
-        normalised: whether the last number multiplies the root.
+        normalised: whether a number behind the constants multiplies the root.
+        cut: whether entries up to the last number are zero.
         units: whether entries are in units of their rows and columns.
     """
 
@@ -67,11 +68,12 @@ class Form(NamedTuple):
     nodes: tuple[NodeForm, ...]
     numbers: int
     normalised: bool
+    cut: bool
     units: bool
 
 
 def describe(
-    program: Program, features: Sequence[int], *, expand: bool, normalised: bool, units: bool
+    program: Program, features: Sequence[int], *, expand: bool, normalised: bool, cut: bool, units: bool
 ) -> Form:
     """The form of a program.
 
@@ -80,7 +82,8 @@ def describe(
         features: how many each leaf looks at.
         expand: whether tensor cores may form squared distances.
         normalised: whether covariances are divided by their amplitude.
-        units: whether by the units of both points too.
+        cut: whether those up to a number are zero.
+        units: whether they are divided by the units of both points too.
 
     Raises:
         BackendError: the kernels of this backend do not have a profile.
@@ -113,15 +116,19 @@ def describe(
         if expanded:
             column, norm = column + width, norm + 1
     nodes = tuple(NodeForm(n.kind, n.a + shapes * (n.kind == "constant"), n.b) for n in program.nodes)
-    numbers = shapes + len(program.constants) + normalised
-    return Form(tuple(leaves), nodes, numbers, normalised, units)
+    numbers = shapes + len(program.constants) + normalised + cut
+    return Form(tuple(leaves), nodes, numbers, normalised, cut, units)
 
 
-def numbers_of(program: Program, normalisation: float | None, device: torch.device) -> Tensor:
-    """Shapes, constants and, if there is one, the normalisation: float32, at least one of them."""
+def numbers_of(
+    program: Program, normalisation: float | None, cutoff: float | None, device: torch.device
+) -> Tensor:
+    """Shapes, constants and, if there are such, normalisation and cutoff: float32, at least one number."""
     shapes = [leaf.shape.detach() for leaf in program.leaves if leaf.shape is not None]
     values = [*shapes, *(constant.detach() for constant in program.constants)]
-    more = [] if normalisation is None and values else [normalisation or 0.0]
+    more = [number for number in (normalisation, cutoff) if number is not None]
+    if not values and not more:
+        more = [0.0]  # a pointer to nothing is none
     given = [value.to(device, torch.float32).reshape(1) for value in values]
     return torch.cat([*given, torch.tensor(more, dtype=torch.float32, device=device)])
 

@@ -130,9 +130,11 @@ def entries(
         leaves = leaves + (profile(q, shape_of(numbers, FORM.leaves[k]), FORM.leaves[k].profile),)
     found = node_values(leaves, numbers, FORM, I, J)[len(FORM.nodes) - 1]
     if FORM.normalised:
-        found *= numbers[FORM.numbers - 1]
+        found *= numbers[FORM.numbers - 1 - FORM.cut]
     if FORM.units:
         found *= tl.load(left.units + i)[:, None] * tl.load(right.units + j)[None, :]
+    if FORM.cut:
+        found = tl.where(tl.abs(found) > numbers[FORM.numbers - 1], found, 0.0)
     if SQUARE:
         found = without_diagonal(found, row, column, I, J)
     return found

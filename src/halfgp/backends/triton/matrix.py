@@ -17,6 +17,7 @@ from halfgp.backends.triton.vectors import MOST_COLUMNS, pack_vectors, peak_unit
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel
 from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
+from halfgp.truncation import EXACT, Truncation
 
 # Two numbers of half have 22 digits, and three of bfloat16 all 24 of single.
 TERMS = {HALF: Terms(2, 2, 2), BFLOAT16: Terms(2, 3, 3), SINGLE: Terms(1, 1, 1)}
@@ -32,9 +33,16 @@ class TritonMatrix:
     """
 
     storage = "on_the_fly"
+    skipped = 0.0
 
     def __init__(
-        self, kernel: Kernel, x1: Tensor, x2: Tensor | None, precision: Precision, fast: bool
+        self,
+        kernel: Kernel,
+        x1: Tensor,
+        x2: Tensor | None,
+        precision: Precision,
+        truncation: Truncation,
+        fast: bool,
     ) -> None:
         self.shape = (len(x1), len(x1 if x2 is None else x2))
         self.precision = precision
@@ -44,7 +52,15 @@ class TritonMatrix:
         self._points = (x1,) if x2 is None else (x1, x2)
         self._program = self._kernel.program()
         self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else None
-        self._describe()
+        self._describe(truncation)
+
+    def stored_bytes(self, entry_bytes: int) -> int:
+        """All entries, of a square matrix too."""
+        return self.shape[0] * self.shape[1] * entry_bytes
+
+    def dropped(self) -> float:
+        """As if all entries were."""
+        return self.shape[1] * self._threshold
 
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v + extra_diagonal * v; O(n1 n2 (f + t)) time, and a few numbers for each of v in memory."""
@@ -102,15 +118,18 @@ class TritonMatrix:
         dtype = self._format.dtype
         return Products(self._form, self._numbers, left, right, square, self._terms, dtype)
 
-    def _describe(self) -> None:
+    def _describe(self, truncation: Truncation) -> None:
         """Put the program into the terms of the kernels, and pack the points."""
         program, sixteen_bit = self._program, self.precision.is_sixteen_bit
         leaves = program.leaves
         alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf" and leaves[0].is_stationary
         self._scale, normalisation = program.scale.item(), None
         self._units = [torch.ones(len(x), dtype=torch.float64, device=x.device) for x in self._points]
-        if sixteen_bit and not alone:
-            amplitude = self._kernel.amplitude(*self._points).item()
+        amplitude = self._kernel.amplitude(*self._points).item()
+        self._threshold = amplitude * truncation.vanishing(self.precision)
+        # What the format rounds to zero needs no look.
+        cut = truncation.cutoff > EXACT.vanishing(self.precision)
+        if (sixteen_bit or cut) and not alone:
             normalisation, self._scale = self._scale / amplitude, amplitude
             if not all(leaf.is_stationary for leaf in leaves):
                 self._units = relative_units(self._kernel, self._points)
@@ -120,9 +139,12 @@ class TritonMatrix:
             [z.shape[1] for z in psi[0]],
             expand=sixteen_bit,
             normalised=normalisation is not None,
+            cut=cut,
             units=any(bool((w != 1.0).any()) for w in self._units),
         )
-        self._numbers = numbers_of(program, normalisation, self._points[0].device)
+        self._numbers = numbers_of(
+            program, normalisation, truncation.cutoff if cut else None, self._points[0].device
+        )
         self._sides = [
             pack(self._form, z, self._near(z, len(w)), w, self._format.dtype, self._terms.points)
             for z, w in zip(psi, self._units, strict=True)
