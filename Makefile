@@ -13,7 +13,7 @@ PYTEST  := OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses=auto --maxproces
 BUILD   := pyproject.toml CMakeLists.txt src/halfgp/version.py $(wildcard cpp/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo product paper paper-quick test test-avx2 lint bench wheel clean
+.PHONY: help demo demo-full product paper paper-quick test test-avx2 lint bench wheel clean
 
 help:                ## show this list
 	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -21,6 +21,9 @@ help:                ## show this list
 demo: $(VENV)/.plot  ## fit real terrain, 20,000 heights, and draw it (a minute)
 	@$(BIN)/halfgp doctor
 	@$(BIN)/python examples/terrain_demo.py $(DEMO_ARGS)
+
+demo-full: $(VENV)/.plot ## the same from 124,000 heights
+	@$(BIN)/python examples/terrain_demo.py --rows 124000 --picture terrain-full.png $(DEMO_ARGS)
 
 product: $(VENV)/.built ## time one kernel product on this machine
 	@$(BIN)/python examples/product_demo.py

@@ -31,7 +31,7 @@ KernelMatrix::KernelMatrix(const Target& target, bool single, KernelProgram prog
       live_(rows_->blocks(), this->columns().blocks(), square()) {}
 
 void KernelMatrix::skip_zeros(const Execution& execution) {
-  if (!has_support(program_.view())) return;
+  if (!has_support(program_.view()) || support_.everything_kept()) return;
   live_ = LiveTiles(support_, *rows_, columns(), square(), sized(execution, rows_->count() * columns().count()));
   skips_ = true;
 }

@@ -10,7 +10,7 @@ int strips_of(const Points& points, std::int64_t block) { return (points.live(bl
 
 bool is_whole(const Spans& spans, int row_strips, int column_strips) {
   return std::all_of(spans.begin(), spans.begin() + column_strips,
-                     [&](const Span& span) { return span.first == 0 && span.last == row_strips; });
+                     [&](const Span& span) { return span.first == 0 && span.last >= row_strips; });
 }
 
 double entries_of(const Spans& spans, const Points& rows, const Points& columns, const BlockPair& at) {
@@ -52,7 +52,8 @@ LiveTiles::LiveTiles(const Support& support, const Points& rows, const Points& c
   for_each_task(live_.phases(), execution, [&](std::int64_t phase, int, const Check&) {
     live_.for_phase(phase, [&](std::int64_t row, std::int64_t column) {
       if (support.blocks_apart(row, column)) return;
-      const Spans found = spans(support, rows, columns, row, column);
+      Spans found;
+      if (!support.all_kept(row, column)) found = spans(support, rows, columns, row, column);
       live_.insert(row, column);
       if (!is_whole(found, strips_of(rows, row), strips_of(columns, column))) cut_.insert(row, column);
       const double both = symmetric && row != column ? 2.0 : 1.0;

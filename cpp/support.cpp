@@ -41,6 +41,14 @@ double covariance_bound(Profile profile, double x) {
   return k;
 }
 
+// One box around all.
+Boxes hull(const Boxes& boxes) {
+  Boxes whole(1, boxes.features);
+  for (std::size_t run = 0; run < boxes.norms.size(); ++run)
+    whole.include(0, boxes.low(static_cast<std::int64_t>(run)), boxes.high(static_cast<std::int64_t>(run)), boxes.norms[run]);
+  return whole;
+}
+
 }  // namespace
 
 bool has_support(const Program& program) {
@@ -113,19 +121,35 @@ double Support::most_dropped() const {
   return (program_.negligible + errors.back()) * (1 + kUlps * epsilon_);
 }
 
-// Whether one leaf reaches from the one corner to the other.
 bool Support::all_kept(std::int64_t row, std::int64_t column) const {
-  if (program_.node_count != 1 || program_.leaf_count != 1 || program_.leaves[0].profile == Profile::linear) return false;
+  if (!is_one_leaf()) return false;
   const Boxes &a = rows_.block_boxes(0), &b = columns_.block_boxes(0);
+  return reaches(a.low(row), a.high(row), a.norms[static_cast<std::size_t>(row)], b.low(column), b.high(column),
+                 b.norms[static_cast<std::size_t>(column)]);
+}
+
+bool Support::everything_kept() const {
+  if (!is_one_leaf() || !rows_.blocks() || !columns_.blocks()) return false;
+  const Boxes a = hull(rows_.block_boxes(0)), b = hull(columns_.block_boxes(0));
+  return reaches(a.low(0), a.high(0), a.norms[0], b.low(0), b.high(0), b.norms[0]);
+}
+
+bool Support::is_one_leaf() const {
+  return program_.node_count == 1 && program_.leaf_count == 1 && program_.leaves[0].profile != Profile::linear;
+}
+
+// Whether the leaf reaches from any corner of a box to any of another, whatever the rounding.
+bool Support::reaches(const double* low, const double* high, double norm, const double* other_low, const double* other_high,
+                      double other_norm) const {
+  const Leaf& leaf = program_.leaves[0];
   double squared = 0;
-  for (int k = 0; k < a.features; ++k) {
-    const double across = std::max(a.high(row)[k] - b.low(column)[k], b.high(column)[k] - a.low(row)[k]);
+  for (int k = 0; k < leaf.features; ++k) {
+    const double across = std::max(high[k] - other_low[k], other_high[k] - low[k]);
     squared += across * across;
   }
-  const double norms = a.norms[static_cast<std::size_t>(row)] + b.norms[static_cast<std::size_t>(column)];
-  const double part = 2 * (program_.leaves[0].features + 8) * epsilon_;  // of both errors of q; see below
-  const double x = exponent_bound(0, squared + 2 * part * (norms + squared), norms, false);
-  return x - 4 * kUlps * epsilon_ * (1 - x) > program_.leaves[0].least_exponent;
+  const double part = 2 * (leaf.features + 8) * epsilon_;  // of both errors of q; see below
+  const double x = exponent_bound(0, squared + 2 * part * (norm + other_norm + squared), 0.0, false);
+  return x - 4 * kUlps * epsilon_ * (1 - x) > leaf.least_exponent;
 }
 
 // The power of two of a leaf is at most this, at a squared distance of psi of at least `squared`. Differences are squared

@@ -19,6 +19,9 @@ class Support {
   // Whether all entries of two blocks, or of two strips, are zero.
   bool blocks_apart(std::int64_t row, std::int64_t column) const;
   bool strips_apart(std::int64_t row, std::int64_t column) const;
+  // Whether no entry of two blocks, or none at all, is taken for zero, as far as that is seen at a glance.
+  bool all_kept(std::int64_t row, std::int64_t column) const;
+  bool everything_kept() const;
   // How large an entry of two blocks can be, in exact arithmetic, that is taken for zero.
   double dropped(std::int64_t row, std::int64_t column) const;
 
@@ -31,7 +34,9 @@ class Support {
   double covariance_where_it_matters(const Leaf& leaf, double exponent) const;
   double exponent_bound(std::size_t leaf, double squared, double norms, bool near) const;
   double most_dropped() const;
-  bool all_kept(std::int64_t row, std::int64_t column) const;
+  bool is_one_leaf() const;
+  bool reaches(const double* low, const double* high, double norm, const double* other_low, const double* other_high,
+               double other_norm) const;
 
   Program program_;
   const std::vector<Path>& near_paths_;

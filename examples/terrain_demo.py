@@ -36,8 +36,9 @@ INK = "#20262e"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("directory", nargs="?", default=".", type=Path, help="where terrain.png goes")
+    parser.add_argument("directory", nargs="?", default=".", type=Path, help="where the picture goes")
     parser.add_argument("--rows", default=20_000, type=int, help="cells whose height is known")
+    parser.add_argument("--picture", default="terrain.png", help="its name")
     chosen = parser.parse_args()
     console = Console()
 
@@ -60,7 +61,8 @@ def main() -> None:
     table.add_column(style="bold")
     table.add_column()
     table.add_row("known", f"{len(known):,} of {len(terrain.y):,} heights; the others are predicted")
-    table.add_row("fit", f"{fitted - began:.1f} s by {report.method}, {report.passes} passes over K")
+    work = f"{report.passes} passes over K, {report.skipped:.0%} of it zero"
+    table.add_row("fit", f"{fitted - began:.1f} s by {report.method}, {work}")
     table.add_row("predict", f"{predicted - fitted:.1f} s for {len(terrain.y):,} means and deviations")
     table.add_row("RMSE", f"{scores.rmse:.2f} m, R² {explained:.4f}")
     table.add_row("NLL", f"{scores.nll:.3f} nats; {scores.constant_nll:.3f} with one deviation for all")
@@ -69,7 +71,7 @@ def main() -> None:
     table.add_row("numerical error", f"at most {worst:.1g} m in the mean, {in_stds:.1g} deviations")
     console.print(table)
 
-    path = chosen.directory / "terrain.png"
+    path = chosen.directory / chosen.picture
     draw(terrain, known, mean, std, scores.rmse).savefig(path, dpi=160)
     console.print(f"The picture is {path}")
 

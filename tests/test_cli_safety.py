@@ -22,6 +22,7 @@ import halfgp.persistence
 from halfgp.errors import FileError, UnsolvedError, UnsolvedWarning
 from halfgp.model import ExactGP
 from halfgp.model.callbacks import Audience
+from halfgp.preconditioners.recipes import RECIPES
 from halfgp.settings import Settings, SolveOptions, VarianceOptions
 from halfgp.tables import write_table
 
@@ -140,8 +141,8 @@ from halfgp.cli import main
 from halfgp.model.callbacks import Audience
 from halfgp.preconditioners.recipes import RECIPES
 
-halfgp.training.run.ROUNDS = (1,)  # training is not what is ended
-RECIPES["auto"] = RECIPES["pivoted_cholesky"]  # whose solve is long enough to be ended in
+halfgp.training.run.ROUNDS = (1,)
+RECIPES["auto"] = RECIPES["pivoted_cholesky"]
 at = int(sys.argv.pop(1))
 seen = []
 
@@ -149,7 +150,7 @@ def observe(self, iteration, residuals):
     seen.append(iteration)
     if iteration == at:
         threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
-    if 0 < at <= iteration:
+    if at <= iteration:
         time.sleep(0.005)  # so that the solve is not over before the signal comes
 
 Audience.see_iteration = observe
@@ -161,39 +162,43 @@ finally:
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_final_solve_keeps_it(tmp_path: Path) -> None:
-    x, new = points(1200), points(30, seed=9)
+def test_ctrl_c_in_the_final_solve_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes are ended in it, one after the other; a third fit, which is not, goes on."""
+    seen: list[int] = []
+    monkeypatch.setattr("halfgp.training.run.ROUNDS", (1,))  # training is not what is ended
+    monkeypatch.setitem(RECIPES, "auto", RECIPES["pivoted_cholesky"])  # whose solve is long enough for that
+    monkeypatch.setattr(Audience, "see_iteration", lambda self, iteration, _: seen.append(iteration))
+    x, new = points(800), points(30, seed=9)
     names = dict(zip("abc", x.numpy().T, strict=True))
     write_table(tmp_path / "train.csv", {**names, "y": targets(x, noise=1e-6)[:, 0].numpy()})
     write_table(tmp_path / "new.csv", dict(zip("abc", new.numpy().T, strict=True)))
     how = shlex.split(
         "--kernel matern52 --noise 1e-5 --noise-floor 1e-7 --method cg --variance local --threads 1"
     )
-    how += shlex.split("--subset 100")
+    how += shlex.split("--subset 100 --steps 0")
 
-    def fit(output: str, at: int) -> tuple[int, str, list[int]]:
-        arguments = ["fit", tmp_path / "train.csv", "-t", "y", "-o", tmp_path / output, *how]
-        command = [sys.executable, "-c", IN_THE_SOLVE, *map(str, [at, *arguments])]
+    def arguments(output: str) -> list[object]:
+        return ["fit", tmp_path / "train.csv", "-t", "y", "-o", tmp_path / output, *how]
+
+    run(*arguments("whole"))
+    end = seen[-1]
+    last = 0
+    for at in (5, 12):
+        command = [sys.executable, "-c", IN_THE_SOLVE, *map(str, [at, *arguments("m")])]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-        said, _, seen = done.stderr.rpartition("iterations")
+        said, _, iterations = done.stderr.rpartition("iterations")
+        assert done.returncode == 130, done.stderr
         assert "Traceback" not in said
-        return done.returncode, flat(said), list(map(int, seen.split()))
-
-    code, _, whole = fit("whole", 0)
-    assert code == 0
-    for k, at in enumerate((5, 12)):
-        code, said, seen = fit("m", at)
-        assert code == 130
-        assert at <= seen[-1] < whole[-1]
-        assert "Interrupted: no model was written. The training so far is in" in said
-        assert f", and the solve in {tmp_path / 'm.checkpoint.solve'}: the same command goes on" in said
-        assert (seen[0] > 1) == (k > 0)
-    last = seen[-1]
-    code, said, seen = fit("m", 0)
-    assert code == 0
-    assert "Resuming" in said
+        assert "Interrupted: no model was written. The training so far is in" in flat(said)
+        assert f", and the solve in {tmp_path / 'm.checkpoint.solve'}: the same command goes on" in flat(said)
+        first, *_, latest = map(int, iterations.split())
+        assert (first > 1) == (last > 0)
+        assert at <= latest < end
+        last = latest
+    seen.clear()
+    assert "Resuming" in run(*arguments("m")).stderr
     assert seen[0] in (last, last + 1)  # the one that was under way
-    assert seen[-1] == whole[-1]
+    assert seen[-1] == end
     assert {path.name for path in tmp_path.iterdir()} == {"train.csv", "new.csv", "whole", "m"}
     for model in ("whole", "m"):
         run("predict", tmp_path / model, tmp_path / "new.csv", "-o", tmp_path / f"{model}.csv", "--error")

@@ -16,7 +16,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # Sizes that a page shows are those of a reader's data; here fewer rows tell as much.
 SMALLER = {"20_000": "400"}
-ARGUMENTS = {"terrain_demo": ["--rows", "500"], "product_demo": ["--rows", "2000"]}
+ARGUMENTS = {
+    "bayesian_optimisation": ["--rows", "900", "--steps", "1", "--iterations", "1"],
+    "terrain_demo": ["--rows", "200"],
+    "product_demo": ["--rows", "2000"],
+}
 
 
 def blocks(page: Path) -> list[str]:

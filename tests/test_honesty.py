@@ -42,13 +42,23 @@ def coverage(gp, x, y):
     return float(np.mean(np.abs(y - mean) < 1.96 * std))
 
 
-@pytest.mark.parametrize("kernel", ["matern12", "matern32", "matern52", "rbf", "rational_quadratic"])
-@pytest.mark.parametrize("noise", [0.0, 0.001, 0.1])
-@pytest.mark.parametrize("function", FUNCTIONS)
+KERNELS = ("matern12", "matern32", "matern52", "rbf", "rational_quadratic")
+# Without noise, which is hardest, of both functions; else of either in turn.
+CASES = [
+    *((function, 0.0, kernel) for function in FUNCTIONS for kernel in KERNELS),
+    *(
+        (list(FUNCTIONS)[(i + j) % 2], noise, kernel)
+        for i, noise in enumerate((0.001, 0.1))
+        for j, kernel in enumerate(KERNELS)
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "noise", "kernel"), CASES)
 def test_a_model_of_a_subset_covers_at_every_noise(function, noise, kernel):
     """As above 3,000 rows: learned on some, conditioned on all."""
-    x, y, new, truth = data(function, noise, 700)
-    gp = GPRegressor(kernel=kernel, method="cg", training=TrainingOptions(subset=250)).fit(x, y)
+    x, y, new, truth = data(function, noise, 400)
+    gp = GPRegressor(kernel=kernel, method="cg", training=TrainingOptions(subset=150)).fit(x, y)
     assert gp.report_.solved
     assert gp.report_.error <= 0.1
     assert coverage(gp, new, truth) >= LEAST
@@ -59,9 +69,9 @@ def test_a_model_of_a_subset_covers_at_every_noise(function, noise, kernel):
 def test_so_it_does_without_a_factor_in_double_or_says_so(noise, variance, monkeypatch):
     """As above 6,000 rows, and above 10,000."""
     monkeypatch.setattr("halfgp.planner.DOUBLE_ROWS", 0)
-    x, y, new, truth = data("smooth", noise, 700)
+    x, y, new, truth = data("smooth", noise, 400)
     gp = GPRegressor(
-        method="cg", training=TrainingOptions(subset=250), variances=VarianceOptions(variance)
+        method="cg", training=TrainingOptions(subset=150), variances=VarianceOptions(variance)
     ).fit(x, y)
     assert coverage(gp, new, truth) >= LEAST
 
@@ -82,8 +92,8 @@ def test_bike_without_a_prior_is_solved_or_refused():
     """Its solve ended at a residual of 0.97, and the model was returned."""
     x, y, new, truth = load_uci("bike").split(0)
     try:
-        gp = GPRegressor(method="cg", training=TrainingOptions(subset=500), priors=None).fit(
-            x[:1500], y[:1500]
+        gp = GPRegressor(method="cg", training=TrainingOptions(subset=300), priors=None).fit(
+            x[:1000], y[:1000]
         )
     except UnsolvedError:
         return

@@ -4,12 +4,24 @@ import math
 
 import numpy as np
 import pytest
+import scipy.integrate
 import torch
 from contracts.textbook import KERNELS, at
 
 from halfgp import RBF, GPRegressor, Matern, White
 from halfgp.errors import InputError
-from halfgp.priors import PAPER, WEAK, Gamma, LogNormal, Overall, as_priors, check_names, log_prior
+from halfgp.priors import (
+    PAPER,
+    WEAK,
+    Gamma,
+    HalfCauchy,
+    LogNormal,
+    Normal,
+    Overall,
+    as_priors,
+    check_names,
+    log_prior,
+)
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.1, 0.05), (2.0, 0.15), (3.0, 6.0), (0.5, 2.0)])
@@ -186,3 +198,20 @@ def test_the_default_goes_with_every_kernel_and_number_of_targets(options, targe
     y = y if targets == 1 else np.stack([y, *(x[:, k] for k in range(1, targets))], axis=1)
     gp = GPRegressor().set_params(**options, training__subset_iterations=30).fit(x, y)
     assert gp.score(x, y) > 0.9
+
+
+@pytest.mark.parametrize("prior", [Normal(2.0, 0.5), Normal(-1.0, 0.5), HalfCauchy(0.7)], ids=repr)
+def test_a_density_on_the_positive_numbers_has_an_integral_of_one(prior):
+    def density(x: float) -> float:
+        return math.exp(float(prior.log_density(torch.tensor(x, dtype=torch.float64))))
+
+    total, _ = scipy.integrate.quad(density, 0.0, math.inf, limit=200)
+    assert total == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Normal(math.nan, 1.0), lambda: Normal(0.0, 0.0), lambda: HalfCauchy(-1.0)]
+)
+def test_numbers_that_make_no_density_are_refused(make):
+    with pytest.raises(InputError, match="prior needs"):
+        make()

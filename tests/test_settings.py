@@ -32,7 +32,7 @@ def test_numbers_of_numpy_are_numbers():
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("mean", "linear", "`mean` must be one of zero, constant; got 'linear'"),
+        ("mean", "cubic", "`mean` must be one of zero, constant, linear; got 'cubic'"),
         ("method", "exact", "`method` must be one of auto, cholesky, cg"),
         ("training__optimiser", "sgd", "`training__optimiser` must be one of adam, lbfgs"),
         (

@@ -67,6 +67,7 @@ __all__ = [
     "FileError",
     "GPRegressor",
     "Gamma",
+    "HalfCauchy",
     "HalfGPError",
     "HalfGPWarning",
     "InputError",
@@ -76,6 +77,7 @@ __all__ = [
     "Matern",
     "MemoryLimitError",
     "MissingData",
+    "Normal",
     "NotFittedError",
     "Nystrom",
     "OutOfRangeError",
@@ -101,6 +103,9 @@ __all__ = [
     "__version__",
     "alternating_projection",
     "cg",
+    "fixed",
+    "from_gpytorch",
+    "from_sklearn",
     "lanczos",
     "load",
     "log_determinant",
@@ -116,6 +121,8 @@ _NAMES = {
     " DownloadError FileError HalfGPError HalfGPWarning InputError MemoryLimitError MissingData"
     " NotFittedError OutOfRangeError TrainingError UnsolvedError UnsolvedWarning",
     "estimator": "GPRegressor load",
+    "integrations.gpytorch.conversion": "from_gpytorch",
+    "integrations.sklearn": "from_sklearn",
     "kernels": "RBF Constant Linear Matern Periodic RationalQuadratic White",
     "model": "ExactGP Prediction PredictionInterval SolveIteration",
     "operators": "KernelOperator",
@@ -124,7 +131,8 @@ _NAMES = {
     "preconditioners": (
         "AutomaticPreconditioner Nystrom PivotedCholesky RandomlyPivotedCholesky SparseInverseCholesky"
     ),
-    "priors": "Gamma LogNormal Overall",
+    "parameters": "fixed",
+    "priors": "Gamma HalfCauchy LogNormal Normal Overall",
     "settings": "SolveOptions TrainingOptions VarianceOptions",
     "solvers": "SolveCheckpoint SolveResult alternating_projection cg lanczos log_determinant minres refine",
 }

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import sklearn.gaussian_process.kernels  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, RegressorMixin  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data  # type: ignore[import-untyped]
@@ -31,6 +32,7 @@ from halfgp.planner import Plan
 from halfgp.progress import shown_progress
 from halfgp.scores import Scores
 from halfgp.settings import GROUPS, Settings, SolveOptions, TrainingOptions
+from halfgp.sklearn_kernels import from_sklearn_kernel
 from halfgp.training import Step
 
 NOTED = ("n_features_in_", "feature_names_in_")  # by scikit-learn, when it looks at points
@@ -64,6 +66,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         noise_: learned variance of standardised targets; None where every row has its own.
         history_: one `Step` for each evaluation of the likelihood.
         report_: how the fit went.
+        theta_: (p,) logarithms of hyperparameters, as `log_marginal_likelihood` takes them.
         relevance_: (d,) inverse lengthscales, largest 1; None for kernels without one per feature.
         n_features_in_: d.
         feature_names_in_: (d,) where `X` was a data frame.
@@ -156,7 +159,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         with self._as_it_was_unless_done():
             points, targets = self._validated(X, y, reset=True)
-            model = self._unfitted()
+            model = self._unfitted(points.shape[1])
             flag("progress", self.progress)
             with shown_progress(model.settings, self.progress) as shown:
                 model.fit(points, targets, noise, callbacks=(*callbacks, *shown))
@@ -188,6 +191,16 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         )
         asked = [part for part in found if part is not None]
         return asked[0] if len(asked) == 1 else tuple(asked)
+
+    def predict_gradient(self, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """How the mean and the deviation of a new target change with the features at points (m, d).
+
+        Returns:
+            Two arrays (m, d), or (m, d, q), in the units of the target over those of the features.
+
+        O(n (d + m)) products, and a solve for every point without a dense factor.
+        """
+        return self._fitted().predict_gradient(self._points(X))
 
     def predict_interval(
         self, X: ArrayLike, coverage: float | ArrayLike = 0.9, noise: float | ArrayLike | None = None
@@ -231,11 +244,28 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plan(self, X: ArrayLike) -> Plan:
         """Memory, passes and minutes that `fit` on points (n, d) would take, before any work."""
-        return self._unfitted().plan(check_array(X, **POINTS))
+        points = check_array(X, **POINTS)
+        return self._unfitted(points.shape[1]).plan(points)
 
-    def log_marginal_likelihood(self) -> LogLikelihood:
-        """Of the training targets, in their own units; with a standard error where it is an estimate."""
-        return self._fitted().log_marginal_likelihood()
+    def log_marginal_likelihood(
+        self, theta: ArrayLike | None = None, eval_gradient: bool = False
+    ) -> LogLikelihood | float | tuple[float, FloatArray]:
+        """Of the training targets, in their own units.
+
+        Args:
+            theta: (p,) logarithms of other hyperparameters, as `theta_` has those that were found, in the
+                order of `model_.hyperparameters.named_parameters()` without fixed ones; a mean is as it is.
+            eval_gradient: add the gradient (p,) in them.
+
+        Returns:
+            Without arguments a value and its standard error, zero but for rounding where it is exact.
+            Otherwise the value, and the gradient if that is asked for.
+        """
+        model = self._fitted()
+        if theta is None and not eval_gradient:
+            return model.log_marginal_likelihood()
+        found, gradient = model.log_marginal_likelihood_at(model.theta if theta is None else theta)
+        return (found.value, gradient) if eval_gradient else found.value
 
     def leave_one_out(self) -> LeaveOneOut:
         """Predictions of every training row from all the others, without fitting again."""
@@ -267,9 +297,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         return tags
 
-    def _unfitted(self) -> ExactGP:
-        """A model with these parameters, its seed drawn."""
+    def _unfitted(self, features: int) -> ExactGP:
+        """A model with these parameters, its seed drawn; a kernel of scikit-learn is ours by then."""
         options = {d.name: _plain(getattr(self, d.name)) for d in declarations(Settings)}
+        if isinstance(self.kernel, sklearn.gaussian_process.kernels.Kernel):
+            options["kernel"] = from_sklearn_kernel(self.kernel, features)
         return ExactGP(**options | {"random_state": _seed(self.random_state)})
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -300,6 +332,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = model.history
         self.report_ = model.report
         self.relevance_ = model.relevance
+        self.theta_ = model.theta
         return self
 
     def _validated(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[FloatArray, FloatArray]:

@@ -88,6 +88,19 @@ class Hyperparameters:
             {name: p.detached(requires_grad) for name, p in self.named_parameters().items()}
         )
 
+    def unbounded(self) -> Hyperparameters:
+        """The same values with no bounds but those of their sign: coordinates are then logarithms."""
+
+        def free(p: Parameter) -> Parameter:
+            return replace(p, lower=0.0 if p.lower >= 0.0 else -math.inf, upper=math.inf)
+
+        return self.with_parameters({name: free(p) for name, p in self.named_parameters().items()})
+
+    @property
+    def any_fixed(self) -> bool:
+        """Whether training leaves some as they are."""
+        return any(p.fixed for p in self.named_parameters().values())
+
     def scaled(self, scale: float) -> Hyperparameters:
         """With the kernel and the learned noise, its floor included, multiplied by a number."""
         noise = self.noise
@@ -100,7 +113,7 @@ class Hyperparameters:
 
         def stretch(p: Parameter) -> Parameter:
             least, most = math.nextafter(p.lower, math.inf), math.nextafter(p.upper, -math.inf)
-            return p.with_value((p.value.detach() * factor).clamp(least, most))
+            return p if p.fixed else p.with_value((p.value.detach() * factor).clamp(least, most))
 
         named = self.named_parameters().items()
         return self.with_parameters(
@@ -129,7 +142,7 @@ class Hyperparameters:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Hyperparameters as a vector on the real line, in the order of their names.
+    """Hyperparameters as a vector on the real line, in the order of their names, without fixed ones.
 
     Attributes:
         like: whose structure and bounds are used.
@@ -144,13 +157,17 @@ class Coordinates:
         parts = [
             self._transform(p).unconstrain(p.value.detach()).reshape(-1)
             for p in hyperparameters.named_parameters().values()
+            if not p.fixed
         ]
-        return torch.cat(parts)
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
 
     def hyperparameters(self, vector: Tensor) -> Hyperparameters:
         """Those at a vector (p,)."""
         parameters, start = {}, 0
         for name, parameter in self.like.named_parameters().items():
+            if parameter.fixed:
+                parameters[name] = parameter
+                continue
             part = vector[start : start + parameter.value.numel()].reshape(parameter.value.shape)
             start += parameter.value.numel()
             parameters[name] = parameter.with_value(_constrained(self._transform(parameter), part))
@@ -161,8 +178,10 @@ class Coordinates:
         leaf = vector.detach().clone().requires_grad_(True)
         with torch.enable_grad():
             values = self.hyperparameters(leaf).named_parameters()
-            total = sum((gradient[name].to(vector.device) * values[name].value).sum() for name in values)
-        assert isinstance(total, Tensor)
+            free = [name for name, p in values.items() if not p.fixed]
+            total = sum((gradient[name].to(vector.device) * values[name].value).sum() for name in free)
+        if not isinstance(total, Tensor):
+            return torch.zeros_like(vector)
         return torch.autograd.grad(total, leaf)[0]
 
     def _transform(self, parameter: Parameter) -> Transform:

@@ -18,6 +18,7 @@ from halfgp.kernels import (
     Linear,
     Matern,
     Periodic,
+    Power,
     Product,
     RationalQuadratic,
     Scaled,
@@ -64,6 +65,7 @@ _REGISTRY: dict[str, _Entry] = {
     "Scaled": _Entry(
         Scaled, lambda named, parts: Scaled(kernel=parts[0], **named), ("outputscale",), parts=1
     ),
+    "Power": _Entry(Power, lambda named, parts: Power(parts[0], **named), (), options=("exponent",), parts=1),
     "Sum": _Entry(Sum, lambda _, parts: Sum(parts), (), parts=None),
     "Product": _Entry(Product, lambda _, parts: Product(parts), (), parts=None),
 }
@@ -115,7 +117,7 @@ def _to_spec(kernel: Kernel, depth: int) -> dict[str, Any]:
     # Its own parameters come first, and those of its parts after them.
     own = itertools.islice(kernel.named_parameters(), len(entry.parameters))
     parts: Sequence[Kernel] = kernel.kernels if isinstance(kernel, Sum | Product) else ()
-    if isinstance(kernel, Scaled):
+    if isinstance(kernel, Scaled | Power):
         parts = [kernel.kernel]
     return {
         "class": name,
@@ -125,6 +127,7 @@ def _to_spec(kernel: Kernel, depth: int) -> dict[str, Any]:
                 "value": parameter.value.detach().tolist(),
                 "lower": as_plain(parameter.lower),
                 "upper": as_plain(parameter.upper),
+                **({"fixed": True} if parameter.fixed else {}),
             }
             for key, parameter in own
         },
@@ -174,7 +177,8 @@ def _columns(value: object, where: str) -> list[int] | None:
 
 def _parameter(value: object, name: str, where: str) -> Parameter:
     """A parameter with its bounds; whether it lies within them is checked by itself."""
-    fields = object_from(value, where, ("value", "lower", "upper"))
+    fixed = isinstance(value, dict) and value.get("fixed") is True
+    fields = object_from(value, where, ("value", "lower", "upper", *(["fixed"] if fixed else [])))
     given = fields["value"]
     numbers: float | list[float]
     if isinstance(given, list):
@@ -183,7 +187,7 @@ def _parameter(value: object, name: str, where: str) -> Parameter:
         numbers = number_from(given, f"{where}.value")
     lower, upper = (number_from(fields[bound], f"{where}.{bound}") for bound in ("lower", "upper"))
     try:
-        return Parameter(torch.tensor(numbers, dtype=torch.float64), lower, upper, name)
+        return Parameter(torch.tensor(numbers, dtype=torch.float64), lower, upper, name, fixed)
     except InputError as error:
         raise FileError(f"`{where}` is not a valid parameter: {error}") from error
 

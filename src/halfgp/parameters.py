@@ -57,12 +57,14 @@ class Parameter:
         lower: lower bound, excluded.
         upper: upper bound, excluded.
         name: for error messages.
+        fixed: whether training leaves it as it is.
     """
 
     value: Tensor
     lower: float = 0.0
     upper: float = math.inf
     name: str = "parameter"
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", _as_tensor(self.value, self.name))
@@ -98,6 +100,11 @@ class Parameter:
     def detached(self, requires_grad: bool = False) -> Parameter:
         """A copy whose value is a fresh leaf tensor."""
         return replace(self, value=self.value.detach().clone().requires_grad_(requires_grad))
+
+
+def fixed(value: ParameterValue) -> Parameter:
+    """A positive value that training leaves as it is, as in `RBF(lengthscale=fixed(2.0))`."""
+    return Parameter(_as_tensor(value, "value"), name="value", fixed=True)
 
 
 def positive(name: str, value: ParameterValue | Parameter, *, scalar: bool = False) -> Parameter:

@@ -83,6 +83,51 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
+class Normal:
+    """The normal density, of a positive parameter as far as it goes: its part below zero is left out.
+
+    Attributes:
+        mean: where it is highest.
+        deviation: its standard deviation.
+    """
+
+    mean: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.mean) and 0 < self.deviation < math.inf):
+            raise InputError(
+                "A `Normal` prior needs a finite mean and a positive deviation;"
+                f" got {self.mean!r} and {self.deviation!r}."
+            )
+
+    def log_density(self, value: Tensor) -> Tensor:
+        """Of each value, differentiable."""
+        above = 0.5 * math.erfc(-self.mean / (self.deviation * math.sqrt(2.0)))
+        highest = -math.log(above * self.deviation * math.sqrt(2 * math.pi))
+        return highest - 0.5 * ((value - self.mean) / self.deviation).square()
+
+
+@dataclass(frozen=True)
+class HalfCauchy:
+    """The density 2 / (π scale (1 + (x / scale)²)) on the positive numbers: half of it is below the scale.
+
+    Attributes:
+        scale: the median.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < math.inf:
+            raise InputError(f"A `HalfCauchy` prior needs a positive scale; got {self.scale!r}.")
+
+    def log_density(self, value: Tensor) -> Tensor:
+        """Of each value, differentiable."""
+        return math.log(2.0 / (math.pi * self.scale)) - torch.log1p((value / self.scale).square())
+
+
+@dataclass(frozen=True)
 class Overall:
     """A density of one number for all lengthscales of a kernel, so that its weight is the same for any d.
 

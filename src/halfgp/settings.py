@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from os import PathLike
@@ -19,7 +20,7 @@ from halfgp.preconditioners import PreconditionerConfig
 from halfgp.preconditioners.recipes import RECIPES
 from halfgp.priors import Priors, as_priors
 
-MEANS = ("zero", "constant")
+MEANS = ("zero", "constant", "linear")
 METHODS = ("auto", "cholesky", "cg")
 VARIANCES = ("auto", "cholesky", "local")
 UNSOLVED = ("raise", "warn")
@@ -63,6 +64,11 @@ def _preconditioner(name: str, value: object) -> None:
         raise InputError(f"`{name}` must be a name, None or a recipe as `Nystrom()` is; got {value!r}.")
 
 
+def _mean(name: str, value: object) -> None:
+    if not callable(value):
+        one_of(*MEANS)(name, value)
+
+
 def _path(name: str, value: object) -> None:
     if not isinstance(value, str | PathLike | None):
         raise InputError(f"`{name}` must be a path or None; got {value!r}.")
@@ -82,6 +88,11 @@ def _device(name: str, value: object) -> None:
             f'`{name}` must be "auto" or "cpu" here, where torch sees no GPU; got {value!r}.'
             " Install a torch for CUDA or ROCm where there is one; `halfgp doctor` tells what it sees."
         )
+
+
+def _search(name: str, value: object) -> None:
+    if value is not None and not callable(value):
+        raise InputError(f"`{name}` must be a function or None; got {value!r}.")
 
 
 def _priors(_name: str, value: Any) -> None:
@@ -108,6 +119,16 @@ class TrainingOptions(Options):
 
     subset: int = option(1500, count(0), "Rows of the exact training before cg; 0 for none.")
     subset_iterations: int = option(60, count(0), "Of L-BFGS there, and with cholesky.")
+    restarts: int = option(
+        0, count(0), "Further starts of the exact training, drawn at random within bounds; the best counts."
+    )
+    search: Callable[..., Any] | None = option(
+        None,
+        _search,
+        "An optimiser of one's own for the exact training, instead of L-BFGS.",
+        "Called as scikit-learn's are: search(function, theta, bounds) to theta and its value, where"
+        " function(theta) is the loss and its gradient.",
+    )
     steps: int | None = option(
         None,
         count(0, none=True),
@@ -205,8 +226,11 @@ class Settings(Options):
     noise_floor: float = option(
         1e-6, positive(), "Least variance of the noise, of standardised targets.", "Training stays above it."
     )
-    mean: str = option(
-        "constant", one_of(*MEANS), "Of the function before any data: zero, or constant, learned."
+    mean: str | Callable[..., Any] = option(
+        "constant",
+        _mean,
+        "Of the function before any data: zero, constant, learned, or linear, by least squares.",
+        "Or a function of points (m, d) to (m,) or (m, q), in the units of the targets.",
     )
     priors: str | Priors | None = option(
         "weak",

@@ -60,7 +60,7 @@ each_lengthscale = pytest.mark.parametrize("unit", [True, False], ids=["lengthsc
 def test_products_on_real_data_are_as_accurate_as_the_benchmark_demands(
     name: str, kernel: str, unit: bool
 ) -> None:
-    x, v = standardised(name, 3000), random(3000, 11)
+    x, v = standardised(name, 1500), random(1500, 11)
     assert x.abs().max() > 100  # real outliers
     covariance = KERNELS[kernel](lengthscale=1.0 if unit else math.sqrt(x.shape[1]))
     wanted = definition(covariance, x, None) @ v

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from halfgp import RBF, Constant, Linear, Matern, Periodic, White
+from halfgp import RBF, Constant, KernelOperator, Linear, Matern, Periodic, White
 from halfgp.errors import InputError
-from halfgp.kernels import Kernel, Product, Scaled, Sum
+from halfgp.kernels import Kernel, Power, Product, Scaled, Sum
 from halfgp.parameters import Parameter
 
 X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -159,3 +159,30 @@ def test_a_multiple_of_a_scaled_kernel_keeps_its_bounds(factor) -> None:
     merged = dict((factor * inner).named_parameters())["outputscale"]
     by = float(factor)
     assert (merged.value.item(), merged.lower, merged.upper) == (2.0 * by, 1.0 * by, 8.0 * by)
+
+
+def test_a_power_is_a_product_whose_factors_share_their_parameters():
+    x = torch.randn(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    base = 1.5 * RBF(0.7) + White(0.2)
+    power = base**3
+    assert [name for name, _ in power.named_parameters()] == [name for name, _ in base.named_parameters()]
+    torch.testing.assert_close(power(x, x), base(x, x) ** 3)
+    torch.testing.assert_close(power.diagonal(x), base.diagonal(x) ** 3)
+    torch.testing.assert_close(power.white(x), base.diagonal(x) ** 3 - base.diagonal(x, white=False) ** 3)
+    dense = KernelOperator(power, x, precision="double").to_dense()
+    expected = base(x, x) ** 3
+    expected.diagonal().copy_(base.diagonal(x) ** 3)
+    torch.testing.assert_close(dense, expected, rtol=1e-9, atol=1e-9)
+    assert base**1 is base
+    for exponent in (0, 0.5, True):
+        with pytest.raises(InputError, match="exponent"):
+            Power(base, exponent)
+
+
+def test_a_kernel_on_other_columns_sees_the_same():
+    x = torch.randn(9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = (
+        2.0 * RBF([0.5, 1.0]) * Periodic(active_dims=[1]) + 0.3 * Linear(active_dims=[0]) ** 2 + Constant(0.5)
+    )
+    moved = kernel.on_columns([3, 1])
+    torch.testing.assert_close(moved(x, x), kernel(x[:, [3, 1]], x[:, [3, 1]]))

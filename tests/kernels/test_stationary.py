@@ -97,9 +97,10 @@ def test_support_needs_a_stationary_kernel(kernel: Kernel) -> None:
         kernel.support(HALF)
 
 
-def test_the_smoothness_is_one_of_three() -> None:
-    with pytest.raises(InputError, match=r"`nu` must be 0\.5, 1\.5 or 2\.5; got 2"):
-        Matern(nu=2)
+@pytest.mark.parametrize("nu", [2, 0.7, -0.5, 21.5])
+def test_the_smoothness_is_a_half_integer(nu: float) -> None:
+    with pytest.raises(InputError, match=r"`nu` must be 0\.5, 1\.5, 2\.5 or another half integer"):
+        Matern(nu=nu)
 
 
 @pytest.mark.parametrize("kernel", [*PROFILES, Periodic()], ids=repr)

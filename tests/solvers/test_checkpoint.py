@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -238,6 +239,10 @@ def lines_of_solvers(limit: float) -> tuple[Callable[..., Any], list[int]]:
     """A tracer that raises KeyboardInterrupt at the n-th line that solvers execute, and its count."""
     folder, count = Path(halfgp.solvers.__file__).parent, [0]
 
+    @functools.cache  # for it is asked at every call
+    def concerned(file: str) -> bool:
+        return Path(file).parent == folder and Path(file).name != "checkpoint.py"
+
     def local(frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line":
             count[0] += 1
@@ -246,8 +251,7 @@ def lines_of_solvers(limit: float) -> tuple[Callable[..., Any], list[int]]:
         return local
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        path = Path(frame.f_code.co_filename)
-        return local if path.parent == folder and path.name != "checkpoint.py" else None
+        return local if concerned(frame.f_code.co_filename) else None
 
     return trace, count
 

@@ -13,7 +13,7 @@ from halfgp.errors import InputError
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.solvers import cg
 
-N = 500
+N = 300
 
 
 def drawn(operator, t=2):
@@ -58,7 +58,7 @@ def test_a_residual_is_not_an_error():
 def test_a_start_that_is_exact_is_taken_and_one_that_is_not_is_not():
     operator = kernel_operator(N, noise=1e-2)
     b, matrix = drawn(operator)
-    recipe = PivotedCholesky(rank=400)  # near enough for its bound to say so
+    recipe = PivotedCholesky(rank=240)  # near enough for its bound to say so
     solution = torch.linalg.solve(matrix, b)
     done = cg(operator, b, x0=solution, tol=1e-2, error_tol=1e-3, preconditioner=recipe)
     assert done.iterations == 0
@@ -72,10 +72,11 @@ def test_a_start_that_is_exact_is_taken_and_one_that_is_not_is_not():
 def test_errors_do_not_depend_on_the_scale_of_the_columns():
     operator = kernel_operator(N, noise=1e-2)
     b, _ = drawn(operator, 1)
+    scale = 2.0**-10  # which rounds nothing
     one = cg(operator, b, error_tol=1e-2, preconditioner=PivotedCholesky(rank=30))
-    many = cg(operator, 1e-3 * b, error_tol=1e-5, preconditioner=PivotedCholesky(rank=30))
-    assert many.iterations == one.iterations
-    torch.testing.assert_close(many.errors * 1e3, one.errors, rtol=1e-6, atol=0)
+    other = cg(operator, scale * b, error_tol=scale * 1e-2, preconditioner=PivotedCholesky(rank=30))
+    assert other.iterations == one.iterations
+    assert torch.equal(other.errors, scale * one.errors)
 
 
 def test_the_residual_is_that_of_the_solution():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from contracts.textbook import points, targets
 
 import halfgp.training.checkpoint
-from halfgp.archive import load_model, save_model
+from halfgp.archive import save_model
 from halfgp.errors import FileError, UnsolvedError
 from halfgp.model import ExactGP, SolveIteration
 from halfgp.solvers import SolveCheckpoint
@@ -32,32 +32,30 @@ OPTIONS: dict[str, Any] = {
     "noise_floor": 1e-7,
     "solve__preconditioner": "pivoted_cholesky",  # whose solves are long enough to be ended in
 }
-X, NEW = points(1000), points(20, seed=9)
+X, NEW = points(600), points(20, seed=9)
 Y = targets(X, noise=1e-6)
 
-# Kills itself, as a machine that loses its power does, in an iteration of its last solve; 0 is none.
+# Kills itself, as a machine that loses its power does, in an iteration of its last solve.
 SCRIPT = """
 import os, signal, sys
 from functools import partial
 sys.path.insert(0, {tests!r})
 from contracts.textbook import points, targets
 import halfgp.training.checkpoint as checkpoint
-from halfgp.archive import load_model, save_model
 from halfgp.model import ExactGP, SolveIteration
 
 def deadly(event):
     if not isinstance(event, SolveIteration):
-        assert not at[1:] or at[1] == "trains", "trained again"
+        assert phase == "trains", "trained again"
         return
     print(event.iteration, flush=True)
-    if event.iteration == int(at[0]):
+    if event.iteration == int(at):
         os.kill(os.getpid(), signal.SIGKILL)
 
 checkpoint.SolveCheckpoint = partial(checkpoint.SolveCheckpoint, interval=0.0, share=float("inf"))
-path, at = sys.argv[1], sys.argv[2:]
-x = points(1000)
-model = ExactGP(**{options!r}, checkpoint=path).fit(x, targets(x, noise=1e-6), callbacks=[deadly])
-save_model(model, path + ".model")
+path, at, phase = sys.argv[1:]
+x = points(600)
+ExactGP(**{options!r}, checkpoint=path).fit(x, targets(x, noise=1e-6), callbacks=[deadly])
 """
 
 
@@ -83,6 +81,13 @@ def fit(path: Path | None = None, watcher: Watcher | None = None, **options: Any
     return ExactGP(**{**OPTIONS, **options}, checkpoint=path).fit(X, Y, callbacks=callbacks)
 
 
+@cache
+def whole() -> tuple[ExactGP, list[int]]:
+    """One that nothing ended, and the iterations of its last solve."""
+    watcher = Watcher()
+    return fit(watcher=watcher), watcher.iterations
+
+
 def check_equal(one: ExactGP, other: ExactGP) -> None:
     assert torch.equal(one.posterior.weights, other.posterior.weights)
     assert torch.equal(one.posterior.correction, other.posterior.correction)
@@ -98,28 +103,25 @@ def check_equal(one: ExactGP, other: ExactGP) -> None:
 def test_a_process_killed_in_its_last_solve_resumes_as_one_never_killed(tmp_path: Path) -> None:
     script = SCRIPT.format(tests=str(Path(__file__).parent.parent), options=OPTIONS)
 
-    def run(name: str, *arguments: object) -> tuple[int, list[int]]:
-        command = [sys.executable, "-c", script, str(tmp_path / name), *map(str, arguments)]
+    def killed(at: int, phase: str) -> list[int]:
+        command = [sys.executable, "-c", script, str(tmp_path / "c"), str(at), phase]
         done = subprocess.run(command, capture_output=True, timeout=200, check=False)
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
-        return done.returncode, list(map(int, done.stdout.split()))
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+        return list(map(int, done.stdout.split()))
 
-    code, iterations = run("whole", 0)
-    assert code == 0
+    model, iterations = whole()
     # Early, and, as that one resumes, late. Solves that climb: tests/solvers/test_checkpoint.py.
     late = iterations[-1] - 3
-    for iteration, phase in ((9, "trains"), (late, "solves")):
-        code, iterations = run("killed", iteration, phase)
-        assert code == -signal.SIGKILL
-        assert iterations[-1] == iteration
-    assert iterations[0] == 9
-    assert not (tmp_path / "killed.model").exists()
-    code, iterations = run("killed", 0, "solves")
-    assert (code, iterations[0]) == (0, late)
-    files = {path.name for path in tmp_path.iterdir()}
-    assert files == {"whole.model", "killed.model"}  # no checkpoint is left
-    whole, killed = (load_model(tmp_path / f"{name}.model")[0] for name in ("whole", "killed"))
-    check_equal(killed, whole)
+    assert killed(9, "trains")[-1] == 9
+    resumed = killed(late, "solves")
+    assert (resumed[0], resumed[-1]) == (9, late)
+    last = Watcher()
+    found = fit(tmp_path / "c", last)
+    assert not last.steps
+    assert last.iterations[0] == late
+    check_equal(found, model)
+    save_model(found, tmp_path / "model")
+    assert {path.name for path in tmp_path.iterdir()} == {"model"}  # no checkpoint is left
 
 
 def test_ctrl_c_in_the_last_solve_keeps_it(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_ctrl_c_in_the_last_solve_keeps_it(tmp_path: Path) -> None:
     resumed = fit(path, second)
     assert not second.steps
     assert second.iterations[0] == 30
-    check_equal(resumed, fit())
+    check_equal(resumed, whole()[0])
     save_model(resumed, tmp_path / "model")
     assert {file.name for file in tmp_path.iterdir()} == {"model"}
 
@@ -138,14 +140,14 @@ def test_ctrl_c_in_the_last_solve_keeps_it(tmp_path: Path) -> None:
 def test_in_a_later_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rounds before are not solved again, though their weights are where later ones start."""
     monkeypatch.setattr("halfgp.prediction.conditioning.MARGIN", 1000.0)  # the first stops much too early
-    whole = Watcher()
-    model = fit(watcher=whole)
-    assert whole.iterations.count(1) > 1
+    undisturbed = Watcher()
+    model = fit(watcher=undisturbed)
+    assert undisturbed.iterations.count(1) > 1
     path, first, second = tmp_path / "c", Watcher(at=5, solve=2), Watcher()
     with pytest.raises(KeyboardInterrupt):
         fit(path, first)
     resumed = fit(path, second)
-    assert first.iterations[:-1] + second.iterations == whole.iterations
+    assert first.iterations[:-1] + second.iterations == undisturbed.iterations
     check_equal(resumed, model)
 
 
@@ -172,7 +174,7 @@ def test_a_damaged_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"c.solve` is not a halfgp solve, or is damaged"):
         fit(path)
     solve.unlink()
-    check_equal(fit(path), fit())
+    check_equal(fit(path), whole()[0])
 
 
 def test_what_was_not_solved_is_not_solved_again_for_who_insists(

@@ -110,6 +110,13 @@ def _from_5(stored: Stored) -> Stored:
     return replace(stored, header=header)
 
 
+def _from_6(stored: Stored) -> Stored:
+    """The sixth format comes from products that left nothing out."""
+    header = dict(typed(stored.header, "header", dict))
+    header["report"] = {"skipped": 0.0, **typed(header.get("report"), "report", dict)}
+    return replace(stored, header=header)
+
+
 def _grouped(value: object, moved: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Settings with those of the first level that moved in their groups, under their new names."""
     settings = dict(typed(value, "settings", dict))
@@ -120,4 +127,11 @@ def _grouped(value: object, moved: Mapping[str, tuple[str, str]]) -> dict[str, A
     return settings
 
 
-STEPS: dict[int, Callable[[Stored], Stored]] = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5}
+STEPS: dict[int, Callable[[Stored], Stored]] = {
+    1: _from_1,
+    2: _from_2,
+    3: _from_3,
+    4: _from_4,
+    5: _from_5,
+    6: _from_6,
+}

@@ -52,6 +52,11 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
             "This ExactGP is not fitted yet, and there is nothing to save. Call `fit` first."
         )
     fitted = model.fitted
+    if fitted.trend is not None:
+        raise InputError(
+            '`mean` must be "zero" or "constant" for a model to be stored; got another. Take it off the'
+            " targets before `fit`, and add it to predictions."
+        )
     kind, form = format_of(fitted.posterior)
     about, tensors = form.write(fitted.posterior)
     tensors = {**_tensors(fitted), **tensors}

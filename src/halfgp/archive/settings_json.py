@@ -13,14 +13,14 @@ from halfgp.kernels import Kernel
 from halfgp.options import Options, declarations
 from halfgp.precision import Precision
 from halfgp.preconditioners.recipes import CLASSES
-from halfgp.priors import Gamma, LogNormal, Overall, Prior
+from halfgp.priors import Gamma, HalfCauchy, LogNormal, Normal, Overall, Prior
 from halfgp.settings import GROUPS, Settings, as_bytes
 
 # The only recipes and priors that a file can name: nothing is imported or looked up by a name in a file.
 RECIPES: dict[str, type[Any]] = {cls.__name__: cls for cls in CLASSES}
-DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, LogNormal)}
+DENSITIES: dict[str, type[Any]] = {cls.__name__: cls for cls in (Gamma, HalfCauchy, LogNormal, Normal)}
 # What belongs to a fit or to a screen, not to a model.
-NOT_STORED = ("checkpoint",)
+NOT_STORED = ("checkpoint", "restarts", "search")
 Group = TypeVar("Group", bound=Options)
 
 
@@ -37,8 +37,12 @@ def settings_to_json(settings: Settings) -> dict[str, Any]:
         values["backend"] = str(settings.backend.name)
     if not isinstance(settings.memory_limit, str):
         values["memory_limit"] = as_bytes(settings.memory_limit)
+    if callable(settings.mean):
+        raise InputError("`mean` must be a name to be stored; got a function. Keep it beside the file.")
     for name in GROUPS:
-        values[name] = _plain_numbers(getattr(settings, name), getattr(settings, name).as_dict())
+        group = getattr(settings, name)
+        stored = {key: value for key, value in group.as_dict().items() if key not in NOT_STORED}
+        values[name] = _plain_numbers(group, stored)
     recipe = settings.solve.preconditioner
     if recipe is not None and not isinstance(recipe, str):
         name = _known(recipe, "solve__preconditioner", RECIPES)

@@ -42,7 +42,7 @@ def run(
     decimal: options.Decimal = None,
     kernel: options.Kernel = str(Settings.kernel),
     ard: options.Ard = Settings.ard,
-    mean: options.Mean = Settings.mean,
+    mean: options.Mean = str(Settings.mean),
     priors: options.Priors = str(Settings.priors),
     noise: options.Noise = None,
     noise_floor: options.NoiseFloor = Settings.noise_floor,

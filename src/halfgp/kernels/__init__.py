@@ -1,7 +1,7 @@
 """Covariance functions: mathematics only, no tensor larger than a pair of blocks."""
 
 from halfgp.kernels.base import Kernel
-from halfgp.kernels.compose import Product, Scaled, Sum
+from halfgp.kernels.compose import Power, Product, Scaled, Sum
 from halfgp.kernels.linear import Constant, Linear, White
 from halfgp.kernels.periodic import Periodic
 from halfgp.kernels.profiles import StationaryProfile
@@ -17,6 +17,7 @@ __all__ = [
     "Matern",
     "Node",
     "Periodic",
+    "Power",
     "Product",
     "Program",
     "RationalQuadratic",

@@ -55,6 +55,10 @@ class Kernel(ABC):
     def check_columns(self, d: int) -> None:
         """Raise unless the kernel can be evaluated on points with `d` columns."""
 
+    @abstractmethod
+    def on_columns(self, columns: Sequence[int]) -> Self:
+        """The same kernel of wider points, whose column `columns[k]` is what this one takes for column k."""
+
     @property
     def _vanishes(self) -> bool:
         """Whether the covariance of two distinct points is always zero."""
@@ -164,6 +168,11 @@ class Kernel(ABC):
 
         return multiply(self, other)
 
+    def __pow__(self, exponent: int) -> Kernel:
+        from halfgp.kernels.compose import Power
+
+        return self if exponent == 1 else Power(self, exponent)
+
     def __rmul__(self, other: Kernel | ParameterValue) -> Kernel:
         from halfgp.kernels.compose import multiply
 
@@ -205,6 +214,13 @@ class LeafKernel(Kernel):
                     f"`{name}` must be a single number or one per active column, {d};"
                     f" got {len(parameter.value)}. Change it or set `active_dims`."
                 )
+
+    def on_columns(self, columns: Sequence[int]) -> Self:
+        """With its active columns found again among others."""
+        other = copy.copy(self)
+        active = range(len(columns)) if self._active_dims is None else self._active_dims
+        other._active_dims = _as_columns([columns[k] for k in active])
+        return other
 
     def _select(self, x: Tensor) -> Tensor:
         """The active columns of the points."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from halfgp.errors import InputError
 from halfgp.kernels.base import Kernel
 from halfgp.kernels.linear import Constant
 from halfgp.kernels.program import Lowering, Term
@@ -57,6 +58,12 @@ class Scaled(Kernel):
         """Raise unless the kernel can be evaluated on points with `d` columns."""
         self._kernel.check_columns(d)
 
+    def on_columns(self, columns: Sequence[int]) -> Self:
+        """That of the kernel, scaled."""
+        other = copy.copy(self)
+        other._kernel = self._kernel.on_columns(columns)
+        return other
+
     def reach(self, fall: float) -> Tensor:
         """That of the kernel: a factor does not change the normalised covariance."""
         return self._kernel.reach(fall)
@@ -76,6 +83,73 @@ class Scaled(Kernel):
     def __repr__(self) -> str:
         inner = f"({self._kernel!r})" if isinstance(self._kernel, Combination) else repr(self._kernel)
         return f"{self.outputscale.item():g} * {inner}"
+
+
+class Power(Kernel):
+    """kernel ** exponent, a positive integer; its parameters are those of the kernel."""
+
+    def __init__(self, kernel: Kernel, exponent: int) -> None:
+        if isinstance(exponent, bool) or not isinstance(exponent, int) or exponent < 1:
+            raise InputError(
+                f"`exponent` must be a positive integer; got {exponent!r}. Other powers are no covariances."
+            )
+        self._kernel, self._exponent = kernel, exponent
+
+    @property
+    def kernel(self) -> Kernel:
+        """What is raised."""
+        return self._kernel
+
+    @property
+    def exponent(self) -> int:
+        """How often it is a factor."""
+        return self._exponent
+
+    @property
+    def _vanishes(self) -> bool:
+        return self._kernel._vanishes
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Those of the kernel."""
+        return self._kernel.named_parameters()
+
+    def _replace(self, parameters: Mapping[str, Parameter]) -> Self:
+        return self._of(self._kernel._replace(parameters))
+
+    def on_columns(self, columns: Sequence[int]) -> Self:
+        """That of the kernel, raised."""
+        return self._of(self._kernel.on_columns(columns))
+
+    def _of(self, kernel: Kernel) -> Self:
+        other = copy.copy(self)
+        other._kernel = kernel
+        return other
+
+    def check_columns(self, d: int) -> None:
+        """Raise unless the kernel can be evaluated on points with `d` columns."""
+        self._kernel.check_columns(d)
+
+    def reach(self, fall: float) -> Tensor:
+        """Where the kernel itself has fallen by a part of it."""
+        return self._kernel.reach(fall / self._exponent)
+
+    def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return self._kernel._evaluate(x1, x2) ** self._exponent
+
+    def _diagonal(self, x: Tensor, white: bool) -> Tensor:
+        return self._kernel._diagonal(x, white) ** self._exponent
+
+    def _white(self, x: Tensor) -> Tensor:
+        # (k + w)^p - k^p as w Σ (k + w)^i k^(p-1-i): nothing cancels.
+        k, both = self._kernel._diagonal(x, False), self._kernel._diagonal(x, True)
+        terms = (both**i * k ** (self._exponent - 1 - i) for i in range(self._exponent))
+        return self._kernel._white(x) * functools.reduce(operator.add, terms)
+
+    def _lower(self, lowering: Lowering) -> Term:
+        return lowering.multiply([self._kernel._lower(lowering) for _ in range(self._exponent)])
+
+    def __repr__(self) -> str:
+        return f"({self._kernel!r}) ** {self._exponent}"
 
 
 class Combination(Kernel):
@@ -120,6 +194,12 @@ class Combination(Kernel):
         """Raise unless every part can be evaluated on points with `d` columns."""
         for kernel in self._kernels:
             kernel.check_columns(d)
+
+    def on_columns(self, columns: Sequence[int]) -> Self:
+        """Those of the parts, joined."""
+        other = copy.copy(self)
+        other._kernels = tuple(kernel.on_columns(columns) for kernel in self._kernels)
+        return other
 
     def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
         return functools.reduce(self._join, (kernel._evaluate(x1, x2) for kernel in self._kernels))

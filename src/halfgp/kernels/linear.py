@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -10,6 +11,9 @@ from halfgp.kernels.base import LeafKernel
 from halfgp.kernels.profiles import INNER_PRODUCT
 from halfgp.kernels.program import Leaf, Lowering, Term
 from halfgp.parameters import Parameter, ParameterValue, positive
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Linear(LeafKernel):
@@ -36,7 +40,15 @@ class Linear(LeafKernel):
         return lowering.leaf(Leaf(INNER_PRODUCT, self._select, scales, columns=self._active_dims))
 
 
-class Constant(LeafKernel):
+class _Blind(LeafKernel):
+    """A kernel that looks at no column."""
+
+    def on_columns(self, columns: Sequence[int]) -> Self:
+        """Itself."""
+        return self
+
+
+class Constant(_Blind):
     """k(x, y) = value."""
 
     def __init__(self, value: ParameterValue | Parameter = 1.0) -> None:
@@ -57,7 +69,7 @@ class Constant(LeafKernel):
         return Term(self.value, None)
 
 
-class White(LeafKernel):
+class White(_Blind):
     """Independent noise: the variance on the diagonal of a square operator, zero everywhere else."""
 
     def __init__(self, variance: ParameterValue | Parameter = 1.0) -> None:

@@ -292,6 +292,28 @@ class Matern52(_Matern):
         return a + a * a / 3.0, 1.0 + 2.0 * a / 3.0
 
 
+class HalfIntegerMatern(StationaryProfile):
+    """p! / (2p)! Σ (p + i)! / (i! (p - i)!) (2a)^(p - i) exp(-a), a = √(2 nu s), nu = p + 1/2."""
+
+    def __init__(self, twice_nu: int) -> None:
+        self.name, self.label = f"matern{twice_nu}/2", f"Matérn {twice_nu}/2"
+        p = twice_nu // 2
+        first = math.factorial(p) / math.factorial(2 * p)
+        self._twice_nu = twice_nu
+        self._coefficients = [  # of a^p, a^(p-1), ..., 1
+            first * math.factorial(p + i) / math.factorial(i) / math.factorial(p - i) * 2.0 ** (p - i)
+            for i in range(p + 1)
+        ]
+
+    def value(self, squared: Tensor, shape: Tensor | None) -> Tensor:
+        """By Horner's rule."""
+        a = (self._twice_nu * squared).sqrt()
+        polynomial = torch.zeros_like(a)
+        for coefficient in self._coefficients:
+            polynomial = polynomial * a + coefficient
+        return polynomial * torch.exp(-a)
+
+
 class RationalQuadraticProfile(_Written):
     """(1 + s / (2 alpha))^-alpha, with alpha for its shape."""
 

@@ -16,12 +16,14 @@ from halfgp.kernels.profiles import (
     MATERN52,
     RATIONAL_QUADRATIC,
     SQUARED_EXPONENTIAL,
+    HalfIntegerMatern,
     StationaryProfile,
 )
 from halfgp.kernels.program import Leaf, Lowering, Term
 from halfgp.parameters import Parameter, ParameterValue, positive
 
 MATERN_PROFILES = {0.5: MATERN12, 1.5: MATERN32, 2.5: MATERN52}  # by nu
+MOST_SMOOTH = 20.5  # beyond it differs from `RBF` by less than its polynomial rounds
 
 
 class Stationary(LeafKernel):
@@ -81,7 +83,10 @@ class RBF(Stationary):
 
 
 class Matern(Stationary):
-    """Matérn covariance of smoothness 1/2, 3/2 or 5/2: a polynomial in a = sqrt(2 nu) r, times exp(-a)."""
+    """Matérn covariance of smoothness nu = p + 1/2: a polynomial in a = sqrt(2 nu) r, times exp(-a).
+
+    Of 1/2, 3/2 and 5/2 the engine has it; of others the reference serves.
+    """
 
     def __init__(
         self,
@@ -89,15 +94,19 @@ class Matern(Stationary):
         lengthscale: ParameterValue | Parameter = 1.0,
         active_dims: Sequence[int] | None = None,
     ) -> None:
-        if nu not in MATERN_PROFILES:
-            raise InputError(f"`nu` must be 0.5, 1.5 or 2.5; got {nu!r}. `RBF` is the limit of large `nu`.")
+        known = isinstance(nu, int | float) and 0.5 <= nu <= MOST_SMOOTH and float(nu - 0.5).is_integer()
+        if not known:
+            raise InputError(
+                f"`nu` must be 0.5, 1.5, 2.5 or another half integer up to {MOST_SMOOTH}; got {nu!r}."
+                " `RBF` is the limit of large `nu`."
+            )
         super().__init__(lengthscale, active_dims)
         self._nu = float(nu)
 
     @property
     def profile(self) -> StationaryProfile:
         """That of the smoothness."""
-        return MATERN_PROFILES[self._nu]
+        return MATERN_PROFILES.get(self._nu) or HalfIntegerMatern(int(2 * self._nu))
 
     @property
     def nu(self) -> float:

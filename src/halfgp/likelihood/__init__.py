@@ -2,6 +2,7 @@
 
 from halfgp.likelihood.corrected import CorrectedLikelihood
 from halfgp.likelihood.dense import DenseLikelihood, dense_likelihood, lower_kernel
+from halfgp.likelihood.marginal import MarginalLikelihood, marginal_likelihood
 from halfgp.likelihood.neighbours import NeighbourLikelihood
 from halfgp.likelihood.stochastic import GradientEquations, GradientEstimator
 
@@ -10,7 +11,9 @@ __all__ = [
     "DenseLikelihood",
     "GradientEquations",
     "GradientEstimator",
+    "MarginalLikelihood",
     "NeighbourLikelihood",
     "dense_likelihood",
     "lower_kernel",
+    "marginal_likelihood",
 ]

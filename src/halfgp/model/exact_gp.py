@@ -19,6 +19,7 @@ from halfgp.model.fitted import Fitted
 from halfgp.model.observations import Observations
 from halfgp.model.stages import conditioning_of, training_of
 from halfgp.model.start import starting_point
+from halfgp.model.trend import trend_of
 from halfgp.planner import Plan, choose_method, make_plan
 from halfgp.prediction import ExactPosterior, Posterior, condition
 from halfgp.priors import as_priors, check_names
@@ -79,6 +80,8 @@ class ExactGP:
         began = time.perf_counter()
         settings, audience = self.settings.check(), Audience(callbacks)
         rows = Observations.of(X, y, noise, settings.device)
+        trend = trend_of(settings.mean, rows.points, rows.targets)
+        rows = rows.without(trend)
         x_scale, y_scale = rows.scales(settings)
         problem = rows.problem(x_scale, y_scale, settings)
         self.plan(problem.x, targets=problem.y.shape[1]).require()
@@ -106,7 +109,7 @@ class ExactGP:
             began=began,
             interrupted=trained.interrupted,
         )
-        self._fitted = Fitted(posterior, x_scale, y_scale, rows.single, trained.history, report)
+        self._fitted = Fitted(posterior, x_scale, y_scale, rows.single, trained.history, report, trend)
         self._checkpoint = None if trained.interrupted else checkpoint
         if self._checkpoint is not None:
             self._checkpoint.finish()
@@ -134,6 +137,10 @@ class ExactGP:
         Memory beside the results does not grow with m, but for the covariance.
         """
         return self.fitted.predict(X, std=return_std, cov=return_cov, error=return_error, noisy=include_noise)
+
+    def predict_gradient(self, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """As `GPRegressor.predict_gradient`."""
+        return self.fitted.gradients(X)
 
     def predict_interval(
         self,
@@ -209,7 +216,7 @@ class ExactGP:
                 "`noise` must be given to `update` exactly if it was given to `fit`:"
                 " rows have variances of their own or share one."
             )
-        rows = Observations.of(fitted.points(X), y, noise)
+        rows = Observations.of(fitted.points(X), y, noise).without(fitted.trend)
         if rows.targets.shape[1] != fitted.targets:
             raise InputError(
                 f"`y` must have {fitted.targets} targets, as in `fit`; got {rows.targets.shape[1]}."
@@ -241,6 +248,24 @@ class ExactGP:
     def log_marginal_likelihood(self) -> LogLikelihood:
         """Of the training targets, at the hyperparameters found."""
         return self.fitted.log_marginal_likelihood()
+
+    def log_marginal_likelihood_at(self, theta: ArrayLike) -> tuple[LogLikelihood, FloatArray]:
+        """Of the training targets at other hyperparameters, and its gradient (p,) in them.
+
+        Args:
+            theta: (p,) logarithms of all that is not fixed, in the order of
+                `hyperparameters.named_parameters()`; a mean as it is. `theta` is where training ended.
+
+        Exact up to `CHOLESKY_ROWS` rows; beyond by probes, with a standard error.
+        """
+        return self.fitted.log_marginal_likelihood_at(
+            theta, choose_method(self.settings.method, self.fitted.posterior.problem.rows) == "cholesky"
+        )
+
+    @property
+    def theta(self) -> FloatArray:
+        """(p,) as `log_marginal_likelihood_at` takes it."""
+        return self.fitted.theta
 
     def leave_one_out(self) -> LeaveOneOut:
         """Predictions of every training row from the others, without fitting again."""
@@ -315,6 +340,7 @@ class ExactGP:
         calibrate = settings.variances.calibrate and (
             (by_subset and settings.training.subset_iterations > 0) or several
         )
+        calibrate = calibrate and not trained.hyperparameters.any_fixed  # that would move them after all
         conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
         hyperparameters, solves = trained.hyperparameters, None
         if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training

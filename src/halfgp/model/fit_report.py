@@ -22,6 +22,8 @@ class FitReport:
         dropped: rows without a target.
         steps: evaluations of the likelihood.
         passes: over K, of training and the final solve.
+        skipped: of the covariances of all pairs of rows, the share that a pass of the final solve left out
+            because they are zero.
         residual: true relative residual of the final solve.
         route: to its solution: "double factor", "single factor" or "products".
         error: that it leaves in means, in predictive deviations: 99 % of rows are below, by an estimate.
@@ -38,6 +40,7 @@ class FitReport:
     dropped: int
     steps: int
     passes: int
+    skipped: float
     residual: float
     route: str
     error: float
@@ -68,6 +71,7 @@ class FitReport:
             dropped=dropped,
             steps=len(history),
             passes=sum(step.passes for step in history) + outcome.passes,
+            skipped=posterior.skipped,
             residual=outcome.residual,
             route=outcome.route,
             error=outcome.error,

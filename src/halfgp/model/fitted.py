@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfgp.data import ArrayLike, as_levels, as_noise, as_points
+from halfgp.data import ArrayLike, as_levels, as_noise, as_points, as_real, check_magnitude
 from halfgp.errors import InputError
+from halfgp.hyperparameters import Coordinates
+from halfgp.likelihood import marginal_likelihood
 from halfgp.model.answers import (
     FloatArray,
     LeaveOneOut,
@@ -19,13 +21,15 @@ from halfgp.model.answers import (
     PredictionInterval,
 )
 from halfgp.model.fit_report import FitReport
-from halfgp.prediction import LatentPrediction, Posterior
+from halfgp.model.trend import Trend
+from halfgp.prediction import ExactPosterior, LatentPrediction, Posterior
 from halfgp.scores import LEVELS, Scores, score
 from halfgp.standardise import Standardisation
 from halfgp.threads import torch_threads
 from halfgp.training import Step
 
 PREDICT_ROWS = 2**16  # at a time
+DIFFERENCE = 1e-5  # of a feature, in its deviations: half of the digits of double are left
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Fitted:
         single: whether targets came as (n,).
         history: every step of training.
         report: how the fit went.
+        trend: a mean function, which targets are about; None for those that the posterior has.
     """
 
     posterior: Posterior
@@ -47,6 +52,7 @@ class Fitted:
     single: bool
     history: list[Step]
     report: FitReport
+    trend: Trend | None = None
 
     @property
     def features(self) -> int:
@@ -86,7 +92,34 @@ class Fitted:
         numerical = None
         if found.mean_error is not None:
             numerical = NumericalError(self._out(found.mean_error * scale), deviation_error)
-        return Prediction(self._out(self.y_scale.undo(found.mean)), deviations, covariance, numerical)
+        mean = self.y_scale.undo(found.mean) + self._trend(points)
+        return Prediction(self._out(mean), deviations, covariance, numerical)
+
+    def gradients(self, X: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """As `GPRegressor.predict_gradient`; a mean function takes part by differences."""
+        points = self.points(X).double()
+        if not isinstance(self.posterior, ExactPosterior):
+            raise InputError("Gradients in `X` need an exact posterior; got another one.")
+        of_mean, of_variance = self.posterior.gradients(self.x_scale.apply(points))
+        latent = self.posterior.predict(self.x_scale.apply(points), variance=True).variance
+        assert latent is not None
+        chain = torch.where(self.x_scale.constant, 0.0, 1.0 / self.x_scale.scale)
+        scale = self.y_scale.scale
+        mean = of_mean * chain * scale[:, None] + self._trend_gradient(points)
+        deviation = (latent + self.noise(points)).sqrt()
+        std = 0.5 * of_variance * chain / deviation[:, None]
+        shaped = mean.transpose(1, 2), std[:, :, None] * scale
+        return self._out(shaped[0]), self._out(shaped[1])
+
+    def _trend_gradient(self, points: Tensor) -> Tensor:
+        """(m, q, d) of the mean function, by central differences."""
+        found = points.new_zeros(len(points), self.targets, self.features)
+        for k in range(self.features if self.trend is not None else 0):
+            step = points.new_zeros(self.features)
+            step[k] = DIFFERENCE * self.x_scale.scale[k]
+            rise = self._trend(points + step) - self._trend(points - step)
+            found[:, :, k] = rise / (2.0 * step[k])
+        return found
 
     def interval(self, about: Prediction, coverage: float | ArrayLike) -> PredictionInterval:
         """Where new targets will be, about predictions with deviations; as `ExactGP.predict_interval`."""
@@ -107,7 +140,7 @@ class Fitted:
         points = self.points(X)
         noise = self.noise(points) if noisy else 0.0
         draws = self.posterior.sample(self.x_scale.apply(points), samples, seed, noise, joint)
-        scaled = self.y_scale.undo(draws).transpose(1, 2)
+        scaled = (self.y_scale.undo(draws) + self._trend(points)[:, None]).transpose(1, 2)
         return (scaled[:, 0] if self.single else scaled).cpu().numpy()
 
     def log_marginal_likelihood(self) -> LogLikelihood:
@@ -117,13 +150,33 @@ class Fitted:
         units = self.posterior.problem.rows * float(self.y_scale.scale.log().sum())
         return LogLikelihood(value - units, error)
 
+    @property
+    def theta(self) -> FloatArray:
+        """(p,) logarithms of hyperparameters that are not fixed, and means."""
+        hyperparameters = self.posterior.hyperparameters.unbounded()
+        return Coordinates(hyperparameters).vector(hyperparameters).numpy()
+
+    def log_marginal_likelihood_at(self, theta: ArrayLike, dense: bool) -> tuple[LogLikelihood, FloatArray]:
+        """As `ExactGP.log_marginal_likelihood_at`."""
+        vector = as_real(theta, "theta").double().reshape(-1)
+        here = self.theta
+        if len(vector) != len(here):
+            raise InputError(f"`theta` must have {len(here)} numbers; got {len(vector)}.")
+        check_magnitude(vector, "theta")
+        problem, coordinates = self.posterior.problem, Coordinates(self.posterior.hyperparameters.unbounded())
+        found = marginal_likelihood(coordinates.hyperparameters(vector), problem, dense=dense)
+        units = problem.rows * float(self.y_scale.scale.log().sum())
+        gradient = coordinates.pull_back(vector, found.gradient)
+        return LogLikelihood(found.value - units, found.standard_error), gradient.numpy()
+
     def leave_one_out(self) -> LeaveOneOut:
         """Predictions of every training row from the others."""
         mean, variance = self.posterior.leave_one_out()
         y, scale = self.posterior.problem.y, self.y_scale.scale
         density = -0.5 * ((y - mean).square() / variance[:, None] + (2 * math.pi * variance).log()[:, None])
+        rows = self.x_scale.undo(self.posterior.problem.x[self.posterior.problem.held])
         return LeaveOneOut(
-            self._out(self.y_scale.undo(mean)),
+            self._out(self.y_scale.undo(mean) + self._trend(rows)),
             self._out(variance.sqrt()[:, None] * scale),
             self._out(density - scale.log()),
         )
@@ -174,6 +227,12 @@ class Fitted:
                 "`noise` must be None for a model that learned its noise: deviations have it. Leave it out."
             )
         return found + as_noise(known, len(points), points.device) / self.y_scale.scale[0] ** 2
+
+    def _trend(self, points: Tensor) -> Tensor:
+        """Of the mean function at points (m, d) in the user's units: (m, q)."""
+        if self.trend is None:
+            return torch.zeros(len(points), self.targets, dtype=torch.float64, device=points.device)
+        return self.trend(points.double())
 
     def _latent(self, points: Tensor, variance: bool, errors: bool) -> LatentPrediction:
         """At points (m, d) in the user's units, by chunks, so that no copy of all of them is made."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from halfgp.data import ArrayLike, as_noise, as_points, as_targets, on_device
 from halfgp.errors import ConstantColumnsWarning, DataWarning, InputError
+from halfgp.model.trend import Trend
 from halfgp.problem import Problem
 from halfgp.settings import Settings, as_bytes
 from halfgp.standardise import Standardisation
@@ -53,6 +54,10 @@ class Observations:
             points, targets = points[whole], targets[whole]
             variances = None if variances is None else variances[whole]
         return cls(points, targets, variances, dropped, single)
+
+    def without(self, trend: Trend | None) -> Observations:
+        """With targets about a mean function."""
+        return self if trend is None else replace(self, targets=self.targets - trend(self.points))
 
     def scales(self, settings: Settings) -> tuple[Standardisation, Standardisation]:
         """What standardises points and targets; a word about columns of points that are held."""

@@ -84,6 +84,11 @@ class Operator(ABC):
         return -float(self.largest(-nugget.min() if len(nugget) else nugget.new_tensor(-torch.inf)))
 
     @property
+    def skipped(self) -> float:
+        """Of all entries, the share that a product does not look at because they are zero."""
+        return 0.0
+
+    @property
     def has_rows(self) -> bool:
         """Whether `rows` and `diagonal` can be asked for."""
         return False

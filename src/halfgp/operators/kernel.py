@@ -6,8 +6,11 @@ import copy
 import math
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from halfgp.backends import Backend, get_backend
@@ -233,6 +236,25 @@ class KernelOperator:
     def to_dense(self) -> Array:
         """The whole matrix (n1, n2), noise included, in the library of `x1`."""
         return self.rows(slice(None))
+
+    def aslinearoperator(self) -> LinearOperator:
+        """As SciPy's solvers take it: float64 vectors, and products in this precision."""
+        transposed = self.T
+
+        def times(v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            return np.asarray(self @ np.asarray(v, dtype=np.float64))
+
+        def transposed_times(v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            return np.asarray(transposed @ np.asarray(v, dtype=np.float64))
+
+        return LinearOperator(
+            self.shape,
+            matvec=times,
+            rmatvec=transposed_times,
+            matmat=times,
+            rmatmat=transposed_times,
+            dtype=np.dtype(np.float64),
+        )
 
     def _vectors(self, v: ArrayLike, name: str, rows: int) -> Vectors:
         return as_vectors(v, name, rows, self.device, self.precision.vectors.max)

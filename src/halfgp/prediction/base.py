@@ -73,6 +73,10 @@ class Posterior(Protocol):
     def outcome(self) -> Outcome:
         """How it came about."""
 
+    @property
+    def skipped(self) -> float:
+        """Of the covariances of all pairs of rows, the share that products pass by because they are zero."""
+
     def predict(self, x: Tensor, *, variance: bool = False, errors: bool = False) -> LatentPrediction:
         """Means at points (m, d), and what else is asked for."""
 

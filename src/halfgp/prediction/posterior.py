@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from halfgp.backends.chain_rule import pull_back
 from halfgp.data import peaks
 from halfgp.errors import UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.random_features import PriorSamples
-from halfgp.operators import Operator
+from halfgp.operators import KernelOperator, Operator
 from halfgp.precision import DOUBLE
 from halfgp.preconditioners import has_root
 from halfgp.prediction.accuracy import ERROR_TOL, Accuracy
@@ -99,6 +100,11 @@ class ExactPosterior(Lazy):
             solved=self.accuracy.solved,
         )
 
+    @property
+    def skipped(self) -> float:
+        """Of the covariances of all pairs of rows, the share that products pass by because they are zero."""
+        return self.operator.skipped
+
     def predict(self, x: Tensor, *, variance: bool = False, errors: bool = False) -> LatentPrediction:
         """Means at points (m, d), and what else is asked for; O(m (d + q)) memory beside chunks.
 
@@ -156,6 +162,29 @@ class ExactPosterior(Lazy):
             assert included is not None
             result.diagonal().copy_(torch.maximum(result.diagonal(), included))
         return result
+
+    def gradients(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of means (m, q) and of the variance (m,) of the function at points (m, d), in the points.
+
+        Returns:
+            (m, q, d) and (m, d), float64, by products in double. The variance takes a solve for every point.
+        """
+        kernel, rows = self.hyperparameters.kernel, self.problem.x[self.problem.held]
+        between = KernelOperator(kernel, x, rows, precision="double", backend=self.problem.backend)
+        ones, each = torch.ones(len(x), 1, dtype=torch.float64), torch.eye(len(x), dtype=torch.float64)
+        of_means = [
+            torch.as_tensor(between.bilinear_gradient(ones, w[:, None], inputs=True)["x1"])
+            for w in self.weights.T
+        ]
+        cross = self.equations.covariances(x).T.double()
+        solved = self._solve_columns(cross, torch.full((len(x),), ERROR_TOL))
+        by_rows = torch.as_tensor(between.bilinear_gradient(each, solved, inputs=True)["x1"])
+        with torch.enable_grad():
+            leaf = x.detach().clone().requires_grad_(True)
+            own = kernel.detached().diagonal(leaf, white=False).sum()
+        by_own = pull_back([own], [torch.ones_like(own)], [leaf])[0]
+        total = [self.operator.total(part) for part in (torch.stack(of_means, dim=1), by_rows)]
+        return total[0], by_own - 2.0 * total[1]
 
     def sample(
         self, x: Tensor, samples: int, seed: int, noise: float | Tensor = 0.0, joint: bool = False

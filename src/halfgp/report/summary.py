@@ -109,6 +109,7 @@ def how_it_was_fitted(report: FitReport) -> list[tuple[str, str]]:
         ("rows", f"{words.count(report.rows)}{dropped}"),
         ("training", f"{TRAINING[report.method]}; {evaluations}"),
         ("solve", f"{route}; {words.plural(report.passes, 'pass')} over K in all"),
+        ("covariances", f"{words.percent(report.skipped, 0)} are zero and passed by"),
         ("residual", f"{words.number(report.residual, 2)} (relative)"),
         ("numerical error", error if report.solved else f"{error}: NOT SOLVED, deviations are widened by it"),
         ("variances", local),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
@@ -10,6 +15,32 @@ from halfgp.kernels import Kernel
 from halfgp.precision import SINGLE, Precision
 from halfgp.selftest.bounds import entry_bound, product_bound
 from halfgp.selftest.contestant import Contestant
+
+Found = TypeVar("Found")
+
+
+def remembered(function: Callable[..., Found]) -> Callable[..., Found]:
+    """With the latest results kept: what has nothing to do with a backend is found once for all of them."""
+    latest: OrderedDict[object, Found] = OrderedDict()
+
+    @functools.wraps(function)
+    def recall(*arguments: object) -> Found:
+        key = tuple(map(_by_value, arguments))
+        if key not in latest:
+            latest[key] = function(*arguments)
+            if len(latest) > 8:
+                latest.popitem(last=False)
+        return latest[key]
+
+    return recall
+
+
+def _by_value(argument: object) -> object:
+    """Tensors by their numbers: they may be changed."""
+    if isinstance(argument, Tensor):
+        numbers = argument.detach().numpy().tobytes()
+        return numbers, argument.shape, argument.dtype, argument.requires_grad
+    return argument
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -28,6 +59,7 @@ def bind(
     return contestant.backend.bind(kernel, *points, precision=precision, store=store, threads=1)  # type: ignore[arg-type]
 
 
+@remembered
 def definition(kernel: Kernel, x1: Tensor, x2: Tensor | None) -> Tensor:
     """The dense matrix in float64, with the variances, White included, on the diagonal of a square one."""
     dense = kernel(x1.double(), (x1 if x2 is None else x2).double()).clone()
@@ -43,12 +75,16 @@ def bounds(
     inputs = contestant.inputs
     if matrix.storage != "on_the_fly":
         inputs = contestant.stored_inputs or inputs
-    expands = contestant.expands(matrix.precision)
-    bound = entry_bound(kernel, x1, x2, matrix.precision, inputs=inputs, expansion=expands)
+    return _bounds(kernel, x1, x2, matrix.precision, inputs, contestant.expands(matrix.precision))
+
+
+@remembered
+def _bounds(
+    kernel: Kernel, x1: Tensor, x2: Tensor | None, precision: Precision, inputs: str, expansion: bool
+) -> Tensor:
+    bound = entry_bound(kernel, x1, x2, precision, inputs=inputs, expansion=expansion)
     if x2 is None:
-        bound.diagonal().copy_(
-            kernel.diagonal(x1.double()).abs() * 2 * matrix.precision.vectors.unit_roundoff
-        )
+        bound.diagonal().copy_(kernel.diagonal(x1.double()).abs() * 2 * precision.vectors.unit_roundoff)
     return bound
 
 

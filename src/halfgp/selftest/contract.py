@@ -97,7 +97,7 @@ def gradient_problem(square: bool) -> tuple[Tensor, Tensor | None, Tensor, Tenso
     return x1, x2, random(12, 2, seed=3), random(12 if square else 9, 2, seed=4)
 
 
-@functools.cache  # the same for every backend, and slow
+@functools.cache
 def gradients_by_definition(kernel: Kernel, square: bool) -> tuple[list[Tensor], list[Tensor]]:
     """Gradients of sum_ij (u v')_ij K_ij by autograd, entry by entry, and these sums without their signs."""
     x1, x2, u, v = gradient_problem(square)

@@ -106,7 +106,7 @@ def log_determinant(
         passes += result.passes
         if not result.is_finite:
             continue
-        bracket = _bracket(result, LEAST * least)
+        bracket = bracket_of(result, LEAST * least)
         if bracket.is_finite:
             offset = 0.0 if built is None else built.log_determinant()
             found = LogDeterminant(
@@ -144,7 +144,7 @@ def _least_eigenvalue(system: Operator, built: Root | None) -> float:
     return 1.0 if built.below else math.inf
 
 
-class _Whitened(Operator):
+class Whitened(Operator):
     """C^-1 A C^-T with P = C C'; its rows are shared out as those of A."""
 
     def __init__(self, inner: Operator, root: Root) -> None:
@@ -155,9 +155,9 @@ class _Whitened(Operator):
         """Column-major."""
         return column_major(self._root.whiten(self._inner.matmul(self._root.whiten(v, transposed=True))))
 
-    def with_precision(self, precision: str | Precision) -> _Whitened:
+    def with_precision(self, precision: str | Precision) -> Whitened:
         """With A on another rung."""
-        return _Whitened(self._inner.with_precision(precision), self._root)
+        return Whitened(self._inner.with_precision(precision), self._root)
 
     @property
     def is_shared(self) -> bool:
@@ -182,14 +182,14 @@ def _tridiagonal(
     system: Operator, built: Root | None, signs: Tensor, steps: int, least: float
 ) -> LanczosResult:
     """Lanczos until more steps tell nothing that the probes' own error would not hide."""
-    inner = system if built is None else _Whitened(system, built)
+    inner = system if built is None else Whitened(system, built)
     process = LanczosProcess(inner, column_major(signs), None)
     for step in range(1, min(steps, system.size) + 1):
         process.step()
         if not bool(process.alive.any()):
             break
         if step % LOOK_EVERY == 0:
-            bracket = _bracket(process.result(False), least)
+            bracket = bracket_of(process.result(False), least)
             # One probe has no error that could hide anything.
             hidden = SETTLED * bracket.standard_error if len(bracket.upper) > 1 else 0.0
             if bracket.is_finite and bracket.truncation < hidden:
@@ -197,7 +197,7 @@ def _tridiagonal(
     return process.result(False)
 
 
-class _Bracket(NamedTuple):
+class Bracket(NamedTuple):
     """Quadratures (probes,) of the logarithm from above and below; NaN where a Ritz value is not positive."""
 
     upper: Tensor
@@ -205,26 +205,30 @@ class _Bracket(NamedTuple):
 
     @property
     def samples(self) -> Tensor:
+        """Between the two, of each probe."""
         return 0.5 * (self.upper + self.lower)
 
     @property
     def truncation(self) -> float:
+        """Half their distance."""
         return 0.5 * float((self.upper - self.lower).mean().clamp_min(0.0))
 
     @property
     def standard_error(self) -> float:
+        """Over probes; infinite for one."""
         count = len(self.upper)
         return float(self.samples.std() / math.sqrt(count)) if count > 1 else math.inf
 
     @property
     def is_finite(self) -> bool:
+        """Whether every Ritz value was positive."""
         return bool(self.samples.isfinite().all())
 
 
-def _bracket(result: LanczosResult, least: float) -> _Bracket:
+def bracket_of(result: LanczosResult, least: float) -> Bracket:
     """By Gauss and by Gauss and Radau, with the spectrum above `least`, or above nothing but rounding."""
     pairs = [_logarithms(result, j, least) for j in range(len(result.norms))]
-    return _Bracket(*torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1))
+    return Bracket(*torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1))
 
 
 def _logarithms(result: LanczosResult, column: int, least: float) -> tuple[float, float]:

@@ -63,7 +63,10 @@ class Checkpoint:
         """For a fit of that problem, with these settings."""
         tensors = [problem.x, problem.y, *([] if problem.fixed_noise is None else [problem.fixed_noise])]
         for p in start.named_parameters().values():
-            tensors += [p.value, torch.tensor([p.lower, p.upper], dtype=torch.float64)]
+            tensors += [
+                p.value,
+                torch.tensor([p.lower, p.upper, *([1.0] if p.fixed else [])], dtype=torch.float64),
+            ]
         names = list(start.named_parameters())
         backend = problem.backend if isinstance(problem.backend, str) else problem.backend.name
         about = [settings, start.kernel, problem.precision, priors, backend, names, __version__]

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,12 +17,16 @@ from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.memory import peak_memory
 from halfgp.precision import DOUBLE
+from halfgp.threads import one_thread_of_openblas
 from halfgp.training.history import Step, values_of
 
 REACH = 8.0  # on the real line: a factor of 3000
 WALL = 1e6  # above the best loss, where there is none
 SOLVABLE = 100.0  # times rounding: the share of the noise that it may be
 ROOM = 10.0  # times an outputscale that is given, at least, which may be as large as its user likes
+
+
+Search = Callable[..., Any]
 
 
 class _Evaluated(Protocol):
@@ -37,6 +41,7 @@ class _Evaluated(Protocol):
         """In every value, by name."""
 
 
+@one_thread_of_openblas()
 def train_exactly(
     start: Hyperparameters,
     likelihood: Callable[[Hyperparameters], _Evaluated],
@@ -47,6 +52,7 @@ def train_exactly(
     flat: float,
     observe: Callable[[Step, Hyperparameters], object],
     reach: float = REACH,
+    optimise: Search | None = None,
 ) -> tuple[Hyperparameters, float]:
     """The best that SciPy's L-BFGS-B finds, from `start`, on the logarithms of positive parameters.
 
@@ -59,6 +65,7 @@ def train_exactly(
         flat: a change of the loss per row, in an iteration, that ends it.
         observe: called with every evaluation; whatever it raises ends the training.
         reach: how far, on the real line, a parameter may go from where it started.
+        optimise: a user's, instead of L-BFGS: optimise(function, vector, bounds), as scikit-learn calls it.
 
     Returns:
         Hyperparameters and their loss; NaN without an iteration.
@@ -68,6 +75,13 @@ def train_exactly(
     coordinates = Coordinates(start)
     origin = coordinates.vector(start)
     search = _Search(coordinates, likelihood, stage, observe, origin)
+    if not len(origin):  # everything is fixed
+        search.evaluate(origin.numpy())
+        return start, search.lowest
+    bounds = _bounds(start, origin, rows, reach)
+    if optimise is not None:
+        optimise(search.evaluate_for_user, origin.numpy().copy(), np.array(bounds))
+        return coordinates.hyperparameters(search.best), search.lowest
     from scipy.optimize import minimize  # here: it takes a third of a second to import
 
     minimize(
@@ -75,7 +89,7 @@ def train_exactly(
         origin.numpy(),
         jac=True,
         method="L-BFGS-B",
-        bounds=_bounds(start, origin, rows, reach),
+        bounds=bounds,
         options={"maxiter": iterations, "ftol": flat},
     )
     return coordinates.hyperparameters(search.best), search.lowest
@@ -91,6 +105,8 @@ def _bounds(start: Hyperparameters, origin: Tensor, rows: int, reach: float) -> 
     solvable = least / (SOLVABLE * rows * DOUBLE.eps)
     bounds: list[tuple[float, float]] = []
     for name, parameter in start.named_parameters().items():
+        if parameter.fixed:
+            continue
         unbounded = math.isinf(parameter.lower) and math.isinf(parameter.upper)
         within = math.inf if unbounded else reach
         values = origin[len(bounds) : len(bounds) + parameter.value.numel()].tolist()
@@ -113,6 +129,11 @@ class _Search:
     lowest: float = math.inf
     count: int = 0
 
+    def evaluate_for_user(self, vector: NDArray[np.float64], eval_gradient: bool = True) -> Any:
+        """The loss, and its gradient (p,) unless it is not wanted."""
+        loss, gradient = self.evaluate(np.array(vector, dtype=np.float64))
+        return (loss, gradient) if eval_gradient else loss
+
     def evaluate(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The loss and its gradient (p,)."""
         began = time.perf_counter()
@@ -128,8 +149,9 @@ class _Search:
         gradient = self.coordinates.pull_back(at, found.gradient)
         if found.loss < self.lowest:
             self.best, self.lowest = at, found.loss
+        steepest = max(gradient.abs().tolist(), default=0.0)
         step = Step(
-            self.stage, self.count, found.loss, 0.0, values_of(hyperparameters), float(gradient.abs().max()),
+            self.stage, self.count, found.loss, 0.0, values_of(hyperparameters), steepest,
             0, 0.0, "double", time.perf_counter() - began, peak_memory(),
         )  # fmt: skip
         self.count += 1

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from halfgp.errors import InputError
@@ -23,6 +24,7 @@ from halfgp.training.settings import Training
 from halfgp.training.stochastic import StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
+SPREAD = 3.0  # of random starts: a factor of twenty up or down
 QUIET = 1e-3  # of the noise, for a second start
 SHORTER, SHORTENINGS = 0.8, 5  # lengthscales, at a time and at most
 ROUNDS = (15, 20, 30)  # iterations, each with neighbours in the metric that the last one found
@@ -58,9 +60,18 @@ def _starts(start: Hyperparameters) -> list[Hyperparameters]:
     What varies quickly can be noise or function, and a likelihood often has an optimum for either.
     """
     noise = start.noise
-    if noise is None or float(noise.value) * QUIET <= noise.lower:
+    if noise is None or noise.fixed or float(noise.value) * QUIET <= noise.lower:
         return [start]
     return [start, replace(start, noise=noise.with_value(noise.value * QUIET))]
+
+
+def _random_starts(start: Hyperparameters, count: int, seed: int) -> list[Hyperparameters]:
+    """So many others: uniform on the real line within SPREAD of the start, as far as bounds allow."""
+    coordinates = Coordinates(start)
+    origin = coordinates.vector(start)
+    generator = torch.Generator().manual_seed(seed)
+    away = (torch.rand(count, len(origin), generator=generator, dtype=torch.float64) * 2 - 1) * SPREAD
+    return [coordinates.hyperparameters(origin + step) for step in away]
 
 
 def train(
@@ -101,7 +112,7 @@ class _Run:
         try:
             reached = self._refined(self._resume() or self._exactly(method))
             hyperparameters, weights = self._coordinates.hyperparameters(reached.vector), reached.weights
-            if method == "cg" and self._settings.steps:
+            if method == "cg" and self._settings.steps and len(reached.vector):
                 stochastic = StochasticTraining(hyperparameters, self._problem, self._settings, self._priors)
                 if reached.state is not None:
                     stochastic.state = reached.state
@@ -160,7 +171,7 @@ class _Run:
 
     def _refined(self, reached: Reached) -> Reached:
         """With what all rows have to say of hyperparameters that come from parts of them."""
-        if reached.refined or not self._from_parts:
+        if reached.refined or not self._from_parts or not len(reached.vector):
             return reached
         start, seed = self._coordinates.hyperparameters(reached.vector), self._judging_seed
         improved = Improved(start, self._judged or judge(start, self._problem, seed))
@@ -204,8 +215,9 @@ class _Run:
         From where a subset ended it is not far, where features are few. Of many, some are irrelevant to a
         subset, and have no gradient any more: from the start then.
         """
-        rows, neighbours = neighbourhoods(self._problem.x.shape[1])
         for iterations in ROUNDS:
+            last = iterations == ROUNDS[-1]
+            rows, neighbours = neighbourhoods(self._problem.x.shape[1], last)
             likelihood = NeighbourLikelihood.around(
                 hyperparameters,
                 self._problem,
@@ -233,7 +245,7 @@ class _Run:
         """The best hyperparameters that so many rows, drawn by a seed, know."""
         # A quarter of the rows costs a hundredth of the time, and leaves little to do for the others.
         sizes = [size for size in (wanted // 4, wanted) if size >= SMALLEST or size == wanted > 0]
-        starts = _starts(self._start)
+        starts = [*_starts(self._start), *_random_starts(self._start, self._settings.restarts, seed)]
         for size in sizes:
             found = [self._climb_from(start, size, seed, last=size == wanted) for start in starts]
             starts = [min(found, key=lambda pair: pair[1])[0]]
@@ -265,6 +277,7 @@ class _Run:
             iterations=self._settings.subset_iterations,
             flat=flat if last else FLAT_START,
             observe=self._observe_exact,
+            optimise=self._settings.search,
         )
 
     def _observe_exact(self, step: Step, hyperparameters: Hyperparameters) -> None:

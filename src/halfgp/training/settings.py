@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from halfgp.preconditioners import PreconditionerConfig
 from halfgp.preconditioners.recipes import recipe_named
@@ -17,6 +19,8 @@ class Training:
             `CHOLESKY_ROWS` rows.
         subset: rows of the pre-training before "cg", 0 for none.
         subset_iterations: at most so many iterations of L-BFGS there, and with "cholesky".
+        restarts: further starts there, drawn at random.
+        search: an optimiser of one's own there, or None for L-BFGS.
         optimiser: of the steps on all rows with "cg": "adam", or "lbfgs" on the frozen probes.
         steps: on all rows, with "cg"; None for exact ones, while they pay.
         learning_rate: of Adam, per step on the real line.
@@ -34,6 +38,8 @@ class Training:
     method: str
     subset: int
     subset_iterations: int
+    restarts: int
+    search: Callable[..., Any] | None
     optimiser: str
     steps: int | None
     learning_rate: float

@@ -1,0 +1,122 @@
+"""`enable`: GPyTorch's own kernels with our products, for code that is not to be edited."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from gpytorch.kernels import Kernel, LinearKernel, ProductKernel
+from gpytorch.lazy import LazyEvaluatedKernelTensor
+from linear_operator import to_linear_operator
+from torch import Tensor
+
+from halfgp.errors import BackendWarning
+from halfgp.integrations.gpytorch.covariance import KernelCovariance
+from halfgp.integrations.gpytorch.kernels import LEAVES, covariance
+from halfgp.integrations.gpytorch.prediction import SolvedPredictions
+from halfgp.precision import Precision
+
+Place = tuple[type, str]
+
+
+class enable:
+    """From now on GPyTorch's kernels multiply, solve and predict by halfgp; or within a `with` block.
+
+    Taken over are RBF, Matérn, rational quadratic, periodic, linear and constant kernels, and whatever is
+    composed of them by scaling, adding and multiplying. A model with any other kernel is computed by GPyTorch
+    as ever, and a `BackendWarning` says so, once for a kernel.
+
+    Args:
+        precision: of products: "auto" for that of the points, with solves on a ladder that begins in half;
+            or "half", "bfloat16", "single" or "double" for all of them.
+
+    `disable()`, or the end of the block, puts everything back as it was found.
+    """
+
+    def __init__(self, precision: str | Precision = "auto") -> None:
+        Precision.resolve(precision)
+        self._precision = precision
+        self._found: dict[Place, Any] = {}
+        self._told: set[type] = set()
+        for place, made in self._replacements().items():
+            self._found[place] = place[0].__dict__[place[1]]
+            setattr(*place, made)
+
+    def disable(self) -> None:
+        """Put everything back; once is enough."""
+        while self._found:
+            place, method = self._found.popitem()
+            setattr(*place, method)
+
+    def __enter__(self) -> enable:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.disable()
+
+    def _replacements(self) -> dict[Place, Callable[..., Any]]:
+        leaves: dict[Place, Callable[..., Any]] = {
+            (family, "forward"): self._forward(family) for family in LEAVES
+        }
+        return leaves | {
+            (ProductKernel, "forward"): self._product(),
+            (Kernel, "prediction_strategy"): _predictions,
+            (LinearKernel, "prediction_strategy"): _predictions,
+            (LazyEvaluatedKernelTensor, "evaluate_kernel"): self._evaluated(),
+        }
+
+    def _forward(self, family: type[Kernel]) -> Callable[..., Any]:
+        """Our matrix in place of a dense one."""
+        own, precision = family.__dict__["forward"], self._precision
+
+        def forward(kernel: Kernel, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
+            if diag or params.get("last_dim_is_batch", False):
+                return own(kernel, x1, x2, diag=diag, **params)
+            return covariance(kernel, family, x1, x2, precision)
+
+        return forward
+
+    def _product(self) -> Callable[..., Any]:
+        """That of rectangular matrices too, which GPyTorch makes dense."""
+        own = ProductKernel.__dict__["forward"]
+
+        def forward(kernel: ProductKernel, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
+            if diag:
+                return own(kernel, x1, x2, diag=diag, **params)
+            factors = [to_linear_operator(factor(x1, x2, **params)) for factor in kernel.kernels]
+            if not all(isinstance(factor, KernelCovariance) for factor in factors):
+                return own(kernel, x1, x2, diag=diag, **params)
+            result = factors[0]
+            for factor in factors[1:]:
+                result = result * factor
+            return result
+
+        return forward
+
+    def _evaluated(self) -> Callable[..., Any]:
+        """As ever, and a word about what could not be taken over."""
+        own, told = LazyEvaluatedKernelTensor.__dict__["evaluate_kernel"], self._told
+
+        def evaluate_kernel(lazy: LazyEvaluatedKernelTensor) -> Any:
+            matrix = own(lazy)
+            kind = type(lazy.kernel)
+            if not isinstance(matrix, KernelCovariance) and kind not in told:
+                told.add(kind)
+                warnings.warn(
+                    f"halfgp does not know all of the kernel {kind.__name__}, so that GPyTorch computes it"
+                    " itself. Known are RBF, Matern, RQ, Periodic, Linear and Constant kernels, and Scale,"
+                    " sums and products of them.",
+                    BackendWarning,
+                    stacklevel=2,
+                )
+            return matrix
+
+        return evaluate_kernel
+
+
+def _predictions(_kernel: Kernel, *args: Any) -> SolvedPredictions:
+    return SolvedPredictions(*args)

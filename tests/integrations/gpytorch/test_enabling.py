@@ -1,0 +1,215 @@
+"""GPyTorch's own scripts with and without `enable`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import gpytorch
+import pytest
+import torch
+from gpytorch.kernels import (
+    AdditiveKernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
+
+from halfgp import RBF, KernelOperator, PivotedCholesky
+from halfgp.errors import BackendWarning
+from halfgp.integrations.gpytorch import KernelCovariance, NoisyCovariance, enable
+from halfgp.likelihood.krylov import krylov_terms
+
+KERNELS = {
+    "rbf": lambda: ScaleKernel(RBFKernel()),
+    "rbf ard": lambda: ScaleKernel(RBFKernel(ard_num_dims=3)),
+    "matern12": lambda: ScaleKernel(MaternKernel(0.5)),
+    "matern32": lambda: ScaleKernel(MaternKernel(1.5, ard_num_dims=3)),
+    "matern52": lambda: ScaleKernel(MaternKernel(2.5)),
+    "rq": lambda: ScaleKernel(RQKernel()),
+    "periodic": lambda: ScaleKernel(PeriodicKernel()),
+    "sum": lambda: ScaleKernel(RBFKernel(active_dims=[0, 1])) + ScaleKernel(MaternKernel(active_dims=[2])),
+    "product": lambda: ScaleKernel(RBFKernel(active_dims=[0]) * PeriodicKernel(active_dims=[1])),
+    "linear": lambda: ScaleKernel(RBFKernel()) + LinearKernel(),
+}
+
+
+class Model(gpytorch.models.ExactGP):
+    def __init__(self, x, y, likelihood, kernel):
+        super().__init__(x, y, likelihood)
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.covar_module = kernel
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def rows(n, d=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    y = torch.sin(2 * x).sum(dim=1) + 0.3 * torch.randn(n, generator=generator, dtype=torch.float64)
+    return x, y
+
+
+def script(kernel, x, y, x_new, steps):
+    """GPyTorch's tutorial: train, then predict. The last gradient, the mean and the variance."""
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    model = Model(x, y, likelihood, kernel).double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    model.train(), likelihood.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = -mll(model(x), y)
+        loss.backward()
+        optimizer.step()
+    gradient = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+    model.eval(), likelihood.eval()
+    predicted = likelihood(model(x_new))
+    return loss.detach(), gradient, predicted.mean.detach(), predicted.variance.detach(), model
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_script_is_the_same_where_both_are_exact(name):
+    x, y = rows(120)
+    x_new, _ = rows(20, seed=1)
+    theirs = script(KERNELS[name](), x, y, x_new, 3)
+    with enable():
+        ours = script(KERNELS[name](), x, y, x_new, 3)
+        assert isinstance(ours[-1].covar_module(x).evaluate_kernel(), KernelCovariance)
+    for a, b in zip(theirs[:-1], ours[:-1], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def log_terms(kernel, x, y, noise):
+    mvn = gpytorch.distributions.MultivariateNormal(torch.zeros_like(y), kernel(x).add_diagonal(noise))
+    covariance = mvn.lazy_covariance_matrix.evaluate_kernel()
+    return [float(term.detach()) for term in covariance.inv_quad_logdet(y[:, None], logdet=True)]
+
+
+def test_beyond_cholesky_the_terms_are_within_their_standard_error():
+    x, y = rows(900)
+    noise = torch.tensor(0.1, dtype=torch.float64)
+    with gpytorch.settings.max_cholesky_size(1000):
+        exact = log_terms(ScaleKernel(RBFKernel()).double(), x, y, noise)
+    with enable():
+        quadratic, log_det = log_terms(ScaleKernel(RBFKernel()).double(), x, y, noise)
+    # Targets are solved for to a hundredth. The standard error is that of the same probes.
+    assert abs(quadratic / exact[0] - 1) < 0.02
+    operator = KernelOperator(math.log(2) * RBF(math.log(2)), x, noise=0.1)
+    terms = krylov_terms(operator.bound, PivotedCholesky().build(operator), y[:, None], max_iterations=20)
+    assert abs(log_det - exact[1]) < 4 * terms.standard_error
+    assert terms.standard_error < 0.02 * abs(exact[1])
+
+
+def test_beyond_cholesky_predictions_are_those_of_a_dense_factor():
+    x, y = rows(900)
+    x_new, _ = rows(30, seed=1)
+    with gpytorch.settings.max_cholesky_size(1000):
+        _, _, mean, variance, model = script(ScaleKernel(MaternKernel(1.5)), x, y, x_new, 5)
+    with enable():
+        model.train(), model.eval()
+        model.prediction_strategy = None
+        ours = model.likelihood(model(x_new))
+        noise = float(model.likelihood.noise.detach())
+        torch.testing.assert_close(ours.mean, mean, rtol=0, atol=0.02)
+        # Too large by a thousandth of the noise at most, as estimated, and never too small but by rounding.
+        excess = (ours.variance - variance).detach()
+        assert float(excess.max()) < 2e-3 * noise
+        assert float(excess.min()) > -1e-5 * noise
+    torch.testing.assert_close(variance, ours.variance, rtol=1e-2, atol=0)
+
+
+def test_variances_do_not_depend_on_tolerances():
+    x, y = rows(900)
+    x_new, _ = rows(10, seed=1)
+    with enable():
+        model = script(ScaleKernel(RBFKernel()), x, y, x_new, 1)[-1]
+        found = []
+        for tolerance in (1e-4, 1.0, 100.0):
+            model.prediction_strategy = None
+            with gpytorch.settings.eval_cg_tolerance(tolerance), gpytorch.settings.cg_tolerance(tolerance):
+                found.append(model(x_new).variance.detach())
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_gradients_in_the_points_are_those_of_a_dense_factor():
+    x, y = rows(900)
+    x_new, _ = rows(4, seed=1)
+
+    def slopes(model):
+        model.prediction_strategy = None
+        leaf = x_new.clone().requires_grad_(True)
+        predicted = model(leaf)
+        (predicted.mean.sum() + predicted.variance.sum()).backward()
+        return leaf.grad
+
+    model = script(ScaleKernel(RBFKernel()), x, y, x_new, 1)[-1]
+    with gpytorch.settings.max_cholesky_size(1000):
+        theirs = slopes(model)
+    with enable():
+        ours = slopes(model)
+    torch.testing.assert_close(ours, theirs, rtol=0.02, atol=0.02 * float(theirs.abs().max()))
+
+
+def test_leaving_restores_everything():
+    places = [
+        (RBFKernel, "forward"),
+        (ProductKernel, "forward"),
+        (gpytorch.kernels.Kernel, "prediction_strategy"),
+    ]
+    before = [place.__dict__[name] for place, name in places]
+    with enable("half"):
+        assert [place.__dict__[name] for place, name in places] != before
+    assert [place.__dict__[name] for place, name in places] == before
+    switched = enable()
+    inner = enable("single")
+    inner.disable()
+    switched.disable()
+    switched.disable()
+    assert [place.__dict__[name] for place, name in places] == before
+
+
+def test_a_kernel_of_ones_own_is_left_to_gpytorch_with_one_word():
+    class Own(RBFKernel):
+        def forward(self, x1, x2, diag=False, **params):
+            scaled = x1 / self.lengthscale, x2 / self.lengthscale
+            return self.covar_dist(*scaled, square_dist=True, diag=diag).mul(-0.25).exp()
+
+    x, y = rows(60)
+    x_new, _ = rows(5, seed=1)
+    theirs = script(ScaleKernel(Own()), x, y, x_new, 2)
+    with enable(), pytest.warns(BackendWarning, match="ScaleKernel") as told:
+        ours = script(ScaleKernel(Own()), x, y, x_new, 2)
+    assert len(told) == 1
+    for a, b in zip(theirs[:-1], ours[:-1], strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_sum_with_a_kernel_of_ones_own_is_right():
+    class Own(RBFKernel):
+        def forward(self, x1, x2, diag=False, **params):
+            scaled = x1 / self.lengthscale, x2 / self.lengthscale
+            return self.covar_dist(*scaled, square_dist=True, diag=diag).mul(-0.25).exp()
+
+    x, y = rows(60)
+    x_new, _ = rows(5, seed=1)
+    theirs = script(AdditiveKernel(Own(), MaternKernel()), x, y, x_new, 2)
+    with enable(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", BackendWarning)
+        ours = script(AdditiveKernel(Own(), MaternKernel()), x, y, x_new, 2)
+    for a, b in zip(theirs[:-1], ours[:-1], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_composed_kernel_is_one_matrix():
+    x, _ = rows(50)
+    with enable():
+        matrix = KERNELS["sum"]().double()(x).evaluate_kernel()
+        assert isinstance(matrix, KernelCovariance)
+        assert isinstance(matrix.add_jitter(0.1), NoisyCovariance)

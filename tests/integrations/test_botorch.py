@@ -1,0 +1,63 @@
+"""A step of Bayesian optimisation on our products."""
+
+from __future__ import annotations
+
+import botorch
+import gpytorch
+import pytest
+import torch
+from botorch.acquisition import qLogExpectedImprovement
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+
+from halfgp.integrations.gpytorch import MaternKernel, enable
+
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+
+
+def rows(n):
+    x = torch.rand(n, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = torch.randn(n, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = -((x - 0.6) ** 2).sum(dim=1, keepdim=True) * 4 + 0.02 * noise
+    return x, (y - y.mean()) / y.std()
+
+
+def step(model, y, fit=True):
+    torch.manual_seed(0)
+    mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
+    if fit:
+        fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 5}}, max_attempts=1)
+    acquisition = qLogExpectedImprovement(
+        model, best_f=float(y.max()), sampler=botorch.sampling.SobolQMCNormalSampler(torch.Size([32]), seed=0)
+    )
+    point, value = optimize_acqf(
+        acquisition, BOUNDS, q=1, num_restarts=2, raw_samples=8, options={"maxiter": 5}
+    )
+    return point[0], value
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.OptimizationWarning")
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning")
+def test_a_kernel_of_ours_in_their_model_finds_the_same_point():
+    x, y = rows(40)
+    found = []
+    for make in (MaternKernel, gpytorch.kernels.MaternKernel):
+        torch.manual_seed(0)
+        model = SingleTaskGP(x, y, covar_module=gpytorch.kernels.ScaleKernel(make(2.5, ard_num_dims=2)))
+        found.append(step(model, y))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=1e-3)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=0, atol=1e-2)
+
+
+@pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning")
+def test_beyond_cholesky_a_step_goes_through_our_solver():
+    x, y = rows(900)
+    with enable():
+        model = SingleTaskGP(x, y)
+        point, _ = step(model, y)
+        posterior = model.posterior(x[:5])
+        draws = posterior.rsample(torch.Size([64]))
+    assert draws.shape == (64, 5, 1)
+    assert bool(draws.isfinite().all())
+    assert float((point - 0.6).norm()) < 0.2

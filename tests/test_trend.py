@@ -1,0 +1,88 @@
+"""Mean functions, and how predictions change with the features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from halfgp import RBF, ExactGP, GPRegressor
+from halfgp.errors import InputError
+
+
+def rows(n=60, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, d))
+    return x, np.sin(3 * x).sum(axis=1) + 0.05 * rng.standard_normal(n)
+
+
+def test_a_function_is_taken_off_and_added_again():
+    x, y = rows()
+    x_new, _ = rows(10, seed=1)
+
+    def mean(points):
+        return 100.0 * points[:, 0] - 7.0
+
+    about = GPRegressor(mean="zero").fit(x, y)
+    gp = GPRegressor(mean=mean).fit(x, y + mean(x))
+    np.testing.assert_allclose(gp.predict(x_new), about.predict(x_new) + mean(x_new), rtol=1e-6)
+    np.testing.assert_allclose(gp.leave_one_out().mean, about.leave_one_out().mean + mean(x), rtol=1e-5)
+    draws = gp.sample_y(x_new, 3, random_state=0) - about.sample_y(x_new, 3, random_state=0)
+    np.testing.assert_allclose(draws, np.repeat(mean(x_new)[:, None], 3, axis=1), rtol=1e-4)
+
+
+def test_a_plane_is_found_far_from_the_rows():
+    x, y = rows(100)
+    plane = 5.0 * x[:, 0] - 3.0 * x[:, 1] + 2.0
+    far = np.array([[50.0, -20.0]])
+    gp = GPRegressor(mean="linear").fit(x, 0.1 * y + plane)
+    # A tenth of a sine has a slope of its own: about 0.2.
+    np.testing.assert_allclose(gp.predict(far), [5.0 * 50 + 3.0 * 20 + 2.0], rtol=0.1)
+
+
+def test_more_rows_are_about_the_same_mean():
+    x, y = rows(80)
+    whole = ExactGP(mean="linear").fit(x[:60], y[:60]).update(x[60:], y[60:])
+    assert whole.report is not None
+    assert np.isfinite(whole.predict(x).mean).all()
+    assert np.abs(whole.predict(x[60:]).mean - y[60:]).mean() < 0.2
+
+
+def test_what_is_no_mean_is_refused(tmp_path):
+    x, y = rows()
+    with pytest.raises(InputError, match="mean"):
+        GPRegressor(mean="quadratic").fit(x, y)
+    with pytest.raises(InputError, match="shape"):
+        GPRegressor(mean=lambda points: np.ones(3)).fit(x, y)
+    with pytest.raises(InputError, match="finite"):
+        GPRegressor(mean=lambda points: np.full(len(points), np.nan)).fit(x, y)
+    for mean in ("linear", lambda points: points[:, 0]):
+        with pytest.raises(InputError, match="mean"):
+            GPRegressor(mean=mean).fit(x, y).save(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("options", [{}, {"mean": "linear"}, {"method": "cg"}, {"kernel": 1.0 * RBF()}])
+def test_gradients_are_those_of_differences(options):
+    x, y = rows(120)
+    scales = np.array([1.0, 30.0])
+    gp = GPRegressor(**options).fit(x * scales, 4.0 * y)
+    x_new = rows(5, seed=1)[0] * scales
+    slope, change = gp.predict_gradient(x_new)
+    assert slope.shape == change.shape == x_new.shape
+    for k in range(2):
+        step = np.zeros(2)
+        step[k] = 1e-4 * scales[k]
+        (above, wider), (below, narrower) = (gp.predict(x_new + s, return_std=True) for s in (step, -step))
+        size = np.abs(slope[:, k]).max()
+        # Single precision of the route by products is 1e-7 of a value over a step of 2e-4.
+        np.testing.assert_allclose(slope[:, k], (above - below) / (2 * step[k]), rtol=5e-3, atol=5e-3 * size)
+        if "method" not in options:  # whose variances are local: the gradient is that of exact ones
+            size = np.abs(change[:, k]).max()
+            differences = (wider - narrower) / (2 * step[k])
+            np.testing.assert_allclose(change[:, k], differences, rtol=2e-2, atol=2e-2 * size)
+
+
+def test_gradients_of_several_targets():
+    x, y = rows()
+    slope, change = GPRegressor().fit(x, np.stack([y, 2 * y], axis=1)).predict_gradient(x[:4])
+    assert slope.shape == change.shape == (4, 2, 2)
+    np.testing.assert_allclose(slope[:, :, 1], 2 * slope[:, :, 0], rtol=1e-3, atol=1e-3 * np.abs(slope).max())
