@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,22 +40,60 @@ def test_a_solve_moves_nothing_of_the_size_of_the_rows(rows: tuple[Tensor, Tenso
     assert device.largest["to host"] < N
 
 
-FITS: dict[str, dict[str, Any]] = {
-    "by a factor": {"method": "cholesky"},
-    "by steps": {"method": "cg", "training__subset": 0, "training__steps": 2, "variances__method": "local"},
+def predictions(model: ExactGP) -> tuple[Tensor, Tensor]:
+    found = model.predict(points(30, seed=7), return_std=True, return_error=True)  # points come to the rows
+    return torch.tensor(found.mean), torch.tensor(found.std)
+
+
+def test_a_fit_by_a_factor_moves_nothing_of_the_size_of_the_rows_and_predicts_the_same(
+    rows: tuple[Tensor, Tensor],
+) -> None:
+    x, y = rows
+    wanted = predictions(ExactGP(backend="reference", method="cholesky").fit(x, y))
+    with RemoteDevice() as device:
+        found = predictions(ExactGP(backend="reference", method="cholesky").fit(on_device(x), on_device(y)))
+    assert device.largest["to host"] < N
+    torch.testing.assert_close(found, wanted)
+
+
+# SciPy solves with the sparse factor of neighbours, on the CPU: here rows do leave the device.
+BY_PRODUCTS: dict[str, dict[str, Any]] = {
+    "of a subset": {"training__subset": 100},
+    "of all rows": {"training__subset": 0, "training__steps": 2},
 }
 
 
-@pytest.mark.parametrize("case", FITS)
-def test_a_fit_on_the_device_predicts_the_same(rows: tuple[Tensor, Tensor], case: str) -> None:
+@pytest.mark.parametrize("options", BY_PRODUCTS.values(), ids=BY_PRODUCTS.keys())
+def test_a_fit_by_products_on_the_device_predicts_the_same(
+    rows: tuple[Tensor, Tensor], options: dict[str, Any]
+) -> None:
     x, y = rows
-    new, options = points(30, seed=7), FITS[case]
-    asked = {"return_std": True, "return_error": True}
-    wanted = ExactGP(backend="reference", **options).fit(x, y).predict(new, **asked)
-    with RemoteDevice() as device:
-        model = ExactGP(backend="reference", **options).fit(on_device(x), on_device(y))
-        found = model.predict(new, **asked)  # points come to where the rows are
-    # With steps, SciPy still solves with the sparse factor of neighbours, on the CPU.
-    assert case == "by steps" or device.largest["to host"] < N
-    torch.testing.assert_close(torch.tensor(found.mean), torch.tensor(wanted.mean))
-    torch.testing.assert_close(torch.tensor(found.std), torch.tensor(wanted.std))
+    more = {"backend": "reference", "method": "cg", "variances__method": "local", **options}
+    wanted = predictions(ExactGP(**more).fit(x, y))
+    with RemoteDevice():
+        found = predictions(ExactGP(**more).fit(on_device(x), on_device(y)))
+    torch.testing.assert_close(found, wanted)
+
+
+ANSWERS: dict[str, Callable[[ExactGP], Any]] = {
+    "covariance": lambda model: model.predict(points(5, seed=7), return_cov=True).cov,
+    "interval": lambda model: model.predict_interval(points(5, seed=7)).upper,
+    "sample": lambda model: model.sample(points(5, seed=7), 2),
+    "gradient": lambda model: model.predict_gradient(points(5, seed=7))[1],
+    "leave one out": lambda model: model.leave_one_out().mean,
+    "likelihood": lambda model: model.log_marginal_likelihood_at(model.theta)[1],
+}
+
+
+@pytest.mark.parametrize("mean", ["linear", lambda x: x[:, 0]], ids=["linear", "a function"])
+def test_whatever_a_model_on_the_device_is_asked_it_answers_the_same(
+    rows: tuple[Tensor, Tensor], mean: Any
+) -> None:
+    x, y = rows[0][:100], rows[1][:100]
+    options: dict[str, Any] = {"backend": "reference", "mean": mean}
+    model = ExactGP(**options).fit(x, y)
+    wanted = {name: ask(model) for name, ask in ANSWERS.items()}
+    with RemoteDevice():
+        model = ExactGP(**options).fit(on_device(x), on_device(y))
+        for name, ask in ANSWERS.items():
+            torch.testing.assert_close(torch.tensor(ask(model)), torch.tensor(wanted[name]), msg=name)

@@ -171,13 +171,13 @@ class ExactPosterior(Lazy):
         """
         kernel, rows = self.hyperparameters.kernel, self.problem.x[self.problem.held]
         between = KernelOperator(kernel, x, rows, precision="double", backend=self.problem.backend)
-        ones, each = torch.ones(len(x), 1, dtype=torch.float64), torch.eye(len(x), dtype=torch.float64)
+        ones, each = x.new_ones(len(x), 1), torch.eye(len(x), dtype=x.dtype, device=x.device)
         of_means = [
             torch.as_tensor(between.bilinear_gradient(ones, w[:, None], inputs=True)["x1"])
             for w in self.weights.T
         ]
         cross = self.equations.covariances(x).T.double()
-        solved = self._solve_columns(cross, torch.full((len(x),), ERROR_TOL))
+        solved = self._solve_columns(cross, torch.full((len(x),), ERROR_TOL, device=x.device))
         by_rows = torch.as_tensor(between.bilinear_gradient(each, solved, inputs=True)["x1"])
         with torch.enable_grad():
             leaf = x.detach().clone().requires_grad_(True)

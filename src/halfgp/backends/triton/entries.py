@@ -1,4 +1,7 @@
-"""Entries of a kernel matrix, a tile at a time: from points to squared distances, leaves and the program."""
+"""Entries of a kernel matrix, a tile at a time: from points to squared distances, leaves and the program.
+
+Functions return at their ends alone: Triton compiles what follows a `return` within an `if` all the same.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from halfgp.backends.triton.profiles import profile
 def exponent(left, right, i, j, LEAF: tl.constexpr, TERMS: tl.constexpr, EXACT: tl.constexpr):
     """Q = -|psi_i - psi_j|² / 2 of a stationary leaf (I, J), or the inner product, in float32."""
     if LEAF.profile == "linear":
-        return inner_product(left, right, i, j, LEAF)
-    if LEAF.expanded and not EXACT:
-        return expansion(left, right, i, j, LEAF, TERMS)
-    return -0.5 * squared_distance(left, right, i, j, LEAF)
+        q = inner_product(left, right, i, j, LEAF)
+    elif LEAF.expanded and not EXACT:
+        q = expansion(left, right, i, j, LEAF, TERMS)
+    else:
+        q = -0.5 * squared_distance(left, right, i, j, LEAF)
+    return q
 
 
 @triton.jit
@@ -79,21 +84,21 @@ def load_numbers(numbers, FORM: tl.constexpr):
 @triton.jit
 def shape_of(numbers, LEAF: tl.constexpr):
     """The shape of a leaf, or any number where it has none."""
-    if LEAF.shape >= 0:
-        return numbers[LEAF.shape]
-    return 0.0
+    return numbers[LEAF.shape] if LEAF.shape >= 0 else 0.0
 
 
 @triton.jit
 def node_value(values, leaves, numbers, NODE: tl.constexpr, I: tl.constexpr, J: tl.constexpr):
     """The value of one node (I, J) from those before it."""
     if NODE.kind == "leaf":
-        return leaves[NODE.a]
-    if NODE.kind == "constant":
-        return tl.zeros((I, J), tl.float32) + numbers[NODE.a]
-    if NODE.kind == "add":
-        return values[NODE.a] + values[NODE.b]
-    return values[NODE.a] * values[NODE.b]
+        value = leaves[NODE.a]
+    elif NODE.kind == "constant":
+        value = tl.zeros((I, J), tl.float32) + numbers[NODE.a]
+    elif NODE.kind == "add":
+        value = values[NODE.a] + values[NODE.b]
+    else:
+        value = values[NODE.a] * values[NODE.b]
+    return value
 
 
 @triton.jit

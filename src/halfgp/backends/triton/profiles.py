@@ -12,37 +12,41 @@ LN2 = tl.constexpr(0.6931471805599453)
 def profile(q, shape, NAME: tl.constexpr):
     """The covariance of a leaf; of an inner product q itself."""
     if NAME == "rbf":
-        return tl.exp2(q)
-    if NAME == "matern12":
-        return tl.exp2(-tl.sqrt(-tl.minimum(q, 0.0)))
-    if NAME == "matern32":
+        value = tl.exp2(q)
+    elif NAME == "matern12":
+        value = tl.exp2(-tl.sqrt(-tl.minimum(q, 0.0)))
+    elif NAME == "matern32":
         a = tl.sqrt(-tl.minimum(q, 0.0))
-        return (1.0 + LN2 * a) * tl.exp2(-a)
-    if NAME == "matern52":
+        value = (1.0 + LN2 * a) * tl.exp2(-a)
+    elif NAME == "matern52":
         a = tl.sqrt(-tl.minimum(q, 0.0))
-        return (1.0 + a * (LN2 + LN2 * LN2 / 3.0 * a)) * tl.exp2(-a)
-    if NAME == "rational_quadratic":
-        return tl.exp2(-shape * log2_of_one_plus(-tl.minimum(q, 0.0)))
-    return q
+        value = (1.0 + a * (LN2 + LN2 * LN2 / 3.0 * a)) * tl.exp2(-a)
+    elif NAME == "rational_quadratic":
+        value = tl.exp2(-shape * log2_of_one_plus(-tl.minimum(q, 0.0)))
+    else:
+        value = q
+    return value
 
 
 @triton.jit
 def profile_slope(q, value, shape, NAME: tl.constexpr):
     """The derivative of `profile` in q, from its value; of the cusp of Matérn-1/2 zero."""
     if NAME == "rbf":
-        return LN2 * value
-    if NAME == "matern12":
+        slope = LN2 * value
+    elif NAME == "matern12":
         a = tl.sqrt(-tl.minimum(q, 0.0))
-        return tl.where(a > 0.0, 0.5 * LN2 * value / tl.maximum(a, 1e-30), 0.0)
-    if NAME == "matern32":
+        slope = tl.where(a > 0.0, 0.5 * LN2 * value / tl.maximum(a, 1e-30), 0.0)
+    elif NAME == "matern32":
         a = tl.sqrt(-tl.minimum(q, 0.0))
-        return 0.5 * LN2 * LN2 * tl.exp2(-a)
-    if NAME == "matern52":
+        slope = 0.5 * LN2 * LN2 * tl.exp2(-a)
+    elif NAME == "matern52":
         a = tl.sqrt(-tl.minimum(q, 0.0))
-        return LN2 * LN2 / 6.0 * (1.0 + LN2 * a) * tl.exp2(-a)
-    if NAME == "rational_quadratic":
-        return shape * value / (1.0 - tl.minimum(q, 0.0))
-    return tl.full(q.shape, 1.0, tl.float32)
+        slope = LN2 * LN2 / 6.0 * (1.0 + LN2 * a) * tl.exp2(-a)
+    elif NAME == "rational_quadratic":
+        slope = shape * value / (1.0 - tl.minimum(q, 0.0))
+    else:
+        slope = tl.full(q.shape, 1.0, tl.float32)
+    return slope
 
 
 @triton.jit
