@@ -9,7 +9,10 @@ from pathlib import Path
 import torch
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `from contracts.bounds import ...`
+sys.path.insert(0, str(Path(__file__).parent))  # for `from contracts.backends import ...`
+
+# Before any test imports Triton, which reads it once: here kernels are interpreted, on the CPU.
+os.environ["TRITON_INTERPRET"] = "1"
 
 settings.register_profile(
     "halfgp", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]

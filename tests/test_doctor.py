@@ -88,6 +88,7 @@ def test_without_the_extension_the_reference_is_chosen_and_the_reason_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backends, "available", lambda: ("reference",))
+    monkeypatch.setattr(backends, "is_available", lambda name: name == "reference")
     monkeypatch.setattr(doctor, "_instruction_sets", lambda: ())
     report = doctor.examine()
     assert report.chosen == "reference"
@@ -110,3 +111,30 @@ def test_the_screen_fits_a_terminal(report: doctor.Report, width: int) -> None:
     lines = screen.getvalue().splitlines()
     assert len(lines) <= 24
     assert report.chosen in screen.getvalue()
+
+
+def test_a_gpu_is_told_with_the_path_and_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.examine().chosen_on_gpu is None or torch.cuda.is_available()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "A card")
+    monkeypatch.setattr(backends, "is_available", lambda name: name == "reference")
+    report = doctor.examine()
+    assert report.cuda == ("A card",)
+    assert report.chosen_on_gpu == "reference"
+    screen = io.StringIO()
+    Console(file=screen, width=100).print(doctor.render(report))
+    assert "Tensors on a GPU use reference" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("capability", "path"), [((9, 0), "sm90, tensor cores"), ((7, 5), "no tensor cores")]
+)
+def test_the_path_of_a_gpu_follows_from_what_it_can_do(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], path: str
+) -> None:
+    triton = pytest.importorskip("halfgp.backends.triton")
+    monkeypatch.setattr(triton, "INTERPRETED", False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    assert path in doctor._examine_gpu().note

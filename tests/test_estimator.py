@@ -493,7 +493,7 @@ WRONG: list[dict[str, Any]] = [
     *({"threads": 0}, {"threads": "all"}, {"checkpoint": 3}),
     *({"solve__preconditioner": 3}, {"solve__preconditioner": "none"}),
     *({"priors": 3}, {"memory_limit": []}, {"memory_limit": "much"}, {"precision": 3}),
-    *({"backend": "none"}, {"method": []}, {"device": "cuda"}, {"mean": "quadratic"}),
+    *({"backend": "none"}, {"method": []}, {"device": "tpu"}, {"mean": "quadratic"}),
 ]
 
 

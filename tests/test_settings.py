@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from halfgp.errors import HalfGPError, InputError
 from halfgp.kernels import RBF
@@ -60,7 +61,8 @@ def test_numbers_of_numpy_are_numbers():
         ("training__learning_rate", True, "`training__learning_rate` must be a positive finite number"),
         ("training__tol", -1e-3, "`training__tol` must be a positive finite number"),
         ("noise", 1e-9, "`noise` must start above `noise_floor`, .*; got 1e-09"),
-        ("device", "cuda", '`device` must be "cpu"'),
+        ("device", "tpu", '`device` must be "auto", "cpu", "cuda"'),
+        ("device", 3, '`device` must be "auto", "cpu", "cuda"'),
         ("ard", "yes", "`ard` must be True or False"),
         ("checkpoint", 3, "`checkpoint` must be a path or None"),
         ("priors", "uniform", '`priors` must be "weak", "paper", None, or a mapping'),
@@ -110,3 +112,11 @@ def test_all_values_by_name():
     values = Settings(noise=0.3).as_dict()
     assert values["noise"] == 0.3
     assert Settings(**values) == Settings(noise=0.3)
+
+
+def test_a_gpu_that_is_not_there_is_refused_and_one_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match=r"torch sees no GPU.*halfgp doctor"):
+        Settings(device="cuda:1").check()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert Settings(device="cuda:1").check().device == "cuda:1"

@@ -32,6 +32,11 @@ def as_points(x: ArrayLike, name: str, device: torch.device | None = None) -> Te
     return points
 
 
+def on_device(points: Tensor, device: str) -> Tensor:
+    """Points on a device that is named; "auto" leaves them where they are."""
+    return points if device == "auto" else points.to(device)
+
+
 @dataclass(frozen=True)
 class Vectors:
     """Right-hand sides on their way through an operator.

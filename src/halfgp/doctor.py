@@ -23,6 +23,7 @@ from halfgp.memory import free_memory, physical_memory
 from halfgp.version import __version__
 
 _LIBRARIES = ("torch", "numpy", "scipy")
+LEAST_TENSOR_CORES = 8  # of a GPU's compute capability: of older ones Triton does not use them
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ class Report:
         instruction_sets: of the compiled backend on this processor, best last; empty without it.
         backends: every backend the package knows.
         chosen: the backend that `backend="auto"` takes for tensors on the CPU.
+        chosen_on_gpu: the one it takes for tensors on a GPU; None where there is none.
         reason: why.
-        cuda: the names of the CUDA devices that torch sees.
+        cuda: the names of the GPUs that torch sees, those of ROCm too, with what each can do.
         versions: of Python, halfgp and the libraries under it.
     """
 
@@ -62,6 +64,7 @@ class Report:
     instruction_sets: tuple[str, ...]
     backends: tuple[BackendFacts, ...]
     chosen: str
+    chosen_on_gpu: str | None
     reason: str
     cuda: tuple[str, ...]
     versions: dict[str, str]
@@ -85,6 +88,7 @@ def examine() -> Report:
         instruction_sets=_instruction_sets(),
         backends=found,
         chosen=chosen,
+        chosen_on_gpu=_chosen_for("cuda") if torch.cuda.is_available() else None,
         reason=reason,
         cuda=_cuda_devices(),
         versions=_versions(),
@@ -102,13 +106,17 @@ def render(report: Report) -> RenderableType:
     facts.add_row(
         "instructions", " · ".join(report.instruction_sets) or "unknown without the compiled backend"
     )
-    facts.add_row("CUDA", ", ".join(report.cuda) or "no device")
+    facts.add_row("GPU", ", ".join(report.cuda) or "no device")
     facts.add_row("versions", " · ".join(f"{name} {number}" for name, number in report.versions.items()))
     offered = Table(box=None, padding=(0, 2), show_header=False)
     for backend in report.backends:
         mark = Text("yes", "green") if backend.available else Text("no", "yellow")
         offered.add_row(Text(backend.name, "bold"), mark, backend.note)
     choice = Text.assemble("Tensors on the CPU use ", (report.chosen, "bold green"), f": {report.reason}")
+    if report.chosen_on_gpu is not None:
+        choice.append_text(
+            Text.assemble("\nTensors on a GPU use ", (report.chosen_on_gpu, "bold green"), ".")
+        )
     heading = Text("backends", "bold")
     return Panel(Group(facts, "", heading, offered, "", choice), title="halfgp doctor", expand=False)
 
@@ -116,11 +124,29 @@ def render(report: Report) -> RenderableType:
 def _examine_backend(name: str) -> BackendFacts:
     """Whether one backend loads, by loading it."""
     if name not in backends.available():
-        return BackendFacts(name, False, "not built: installing from source takes a C++ compiler")
+        missing = {"triton": "Triton is not installed: pip install 'halfgp[gpu]'"}
+        note = missing.get(name, "not built: installing from source takes a C++ compiler")
+        return BackendFacts(name, False, note)
     if name == "cpu":
         return _examine_engine()
-    notes = {"reference": "torch, any device: the specification, and slow"}
-    return BackendFacts(name, True, notes.get(name, "ready"))
+    if name == "triton":
+        return _examine_gpu()
+    return BackendFacts(name, True, "torch, any device: the specification, and slow")
+
+
+def _examine_gpu() -> BackendFacts:
+    """Triton's kernels, and by which path a GPU would run them."""
+    from halfgp.backends.triton import INTERPRETED
+
+    if INTERPRETED:
+        return BackendFacts("triton", True, "interpreted, as TRITON_INTERPRET says: to try it")
+    if not torch.cuda.is_available():
+        return BackendFacts("triton", False, "installed; torch sees no GPU")
+    if torch.version.hip:
+        return BackendFacts("triton", True, "ROCm: compiled at first use, never tried by us")
+    major, minor = torch.cuda.get_device_capability()
+    path = "tensor cores" if major >= LEAST_TENSOR_CORES else "no tensor cores below sm80 in Triton: slower"
+    return BackendFacts("triton", True, f"sm{major}{minor}, {path}; compiled at first use")
 
 
 def _examine_engine() -> BackendFacts:
@@ -137,13 +163,17 @@ def _examine_engine() -> BackendFacts:
 
 def _choose(found: tuple[BackendFacts, ...]) -> tuple[str, str]:
     """The backend of "auto" on the CPU by asking for it, and why."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BackendWarning)  # the report says it in its own words
-        chosen = backends.get_backend("auto", torch.device("cpu")).name
-    missing = [backend.name for backend in found if not backend.available]
+    chosen = _chosen_for("cpu")
+    missing = [backend.name for backend in found if not backend.available and backend.name == "cpu"]
     if chosen == "reference" and missing:
         return chosen, f"the faster {', '.join(missing)} is not available here."
     return chosen, "the fastest that is available here."
+
+
+def _chosen_for(device: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BackendWarning)  # the report says it in its own words
+        return backends.get_backend("auto", torch.device(device)).name
 
 
 def _instruction_sets() -> tuple[str, ...]:

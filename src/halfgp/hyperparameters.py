@@ -179,7 +179,7 @@ class Coordinates:
         with torch.enable_grad():
             values = self.hyperparameters(leaf).named_parameters()
             free = [name for name, p in values.items() if not p.fixed]
-            total = sum((gradient[name] * values[name].value).sum() for name in free)
+            total = sum((gradient[name].to(vector.device) * values[name].value).sum() for name in free)
         if not isinstance(total, Tensor):
             return torch.zeros_like(vector)
         return torch.autograd.grad(total, leaf)[0]

@@ -160,8 +160,8 @@ class LocalPosterior:
     def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals (m, q) of the targets of rows (m,), each given the others, and variances (m,)."""
         x = self.problem.x[rows]
-        residuals = torch.empty(len(rows), self.problem.y.shape[1], dtype=torch.float64)
-        deviations = torch.empty(len(rows), dtype=torch.float64)
+        residuals = x.new_empty(len(rows), self.problem.y.shape[1])
+        deviations = x.new_empty(len(rows))
         for some in self._chunks(len(rows)):
             part = self._conditionals(x[some], rows[some], self.neighbours)
             deviations[some] = part.deviations
@@ -183,7 +183,7 @@ class LocalPosterior:
 
     def _latent(self, x: Tensor, leave_out: Tensor | None, k: int) -> Tensor:
         """Variances (m,) of f at points (m, d), given landmarks and the k nearest sites."""
-        found = torch.empty(len(x), dtype=torch.float64)
+        found = x.new_empty(len(x))
         for some in self._chunks(len(x)):
             out = None if leave_out is None else leave_out[some]
             part = self._conditionals(x[some], out, k)
@@ -228,10 +228,10 @@ class LocalPosterior:
 
     def _nearest(self, x: Tensor, site: Tensor | None, k: int) -> Tensor:
         """Sites (m, k) that are no landmarks, nor the point's own; -1 where there are fewer."""
-        other = torch.ones(len(self.sites.first), dtype=torch.bool)
+        other = torch.ones_like(self.sites.first, dtype=torch.bool)
         other[self.landmarks] = False
         numbers = other.nonzero()[:, 0]
-        at = torch.full((len(x),), -1)
+        at = torch.full((len(x),), -1, device=x.device)
         if site is not None:
             at = torch.where(other[site], torch.cumsum(other, 0)[site] - 1, -1)
         queries = metric(self.hyperparameters.kernel, x)
@@ -277,7 +277,7 @@ class LocalPosterior:
             targets = targets - known @ white
         of = Neighbourhoods(
             place,
-            torch.arange(len(place) - m, len(place)),
+            torch.arange(len(place) - m, len(place), device=x.device),
             at,
             self._prior(place) + torch.cat([*noise, self._noise(x, own)]),
             targets,

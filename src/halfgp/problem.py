@@ -108,7 +108,7 @@ class Problem:
             after: the size of another with that seed, of which this one has no row.
         """
         order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
-        return order[after : after + size].sort().values
+        return order[after : after + size].sort().values.to(self.x.device)
 
     def subset(self, size: int, seed: int) -> Problem:
         """A random sample of so many rows, without repetition."""

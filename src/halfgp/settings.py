@@ -9,6 +9,8 @@ from numbers import Real
 from os import PathLike
 from typing import Any
 
+import torch
+
 from halfgp.backends import Backend
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
@@ -73,8 +75,19 @@ def _path(name: str, value: object) -> None:
 
 
 def _device(name: str, value: object) -> None:
-    if value != "cpu":
-        raise InputError(f'`{name}` must be "cpu": there is no backend for others yet; got {value!r}.')
+    if value in ("auto", "cpu"):
+        return
+    try:
+        kind = torch.device(str(value)).type
+    except RuntimeError:
+        kind = ""
+    if kind != "cuda":
+        raise InputError(f'`{name}` must be "auto", "cpu", "cuda", or one such as "cuda:1"; got {value!r}.')
+    if not torch.cuda.is_available():
+        raise InputError(
+            f'`{name}` must be "auto" or "cpu" here, where torch sees no GPU; got {value!r}.'
+            " Install a torch for CUDA or ROCm where there is one; `halfgp doctor` tells what it sees."
+        )
 
 
 def _search(name: str, value: object) -> None:
@@ -249,9 +262,9 @@ class Settings(Options):
         None, group(VarianceOptions), "`VarianceOptions`: of variances; None for their defaults."
     )
     backend: str | Backend = option(
-        "auto", _anything, "Of kernel products: auto, cpu, reference, or a backend."
+        "auto", _anything, "Of kernel products: auto, cpu, triton, reference, or a backend."
     )
-    device: str = option("cpu", _device, "Where to compute.")
+    device: str = option("auto", _device, 'Where to compute: "cpu", "cuda", or "auto", which is where X is.')
     threads: int | None = option(
         None,
         count(1, MOST_THREADS, none=True),

@@ -60,12 +60,12 @@ def distinct(x: Tensor) -> tuple[Tensor, Tensor]:
     while True:
         # Whole numbers that wrap around add up to the same in any order, as numbers with a point do not.
         generator = torch.Generator().manual_seed(seed)
-        odd = torch.randint(-(2**62), 2**62, (x.shape[1],), generator=generator) * 2 + 1
+        odd = torch.randint(-(2**62), 2**62, (x.shape[1],), generator=generator).to(x.device) * 2 + 1
         mixed = (bits ^ (bits >> 29)) * odd
         label = (mixed ^ (mixed >> 32)).sum(dim=1)
         _, group = torch.unique(label, return_inverse=True)
-        numbers = torch.arange(len(x))
-        least = torch.full((int(group.max()) + 1 if len(x) else 0,), len(x))
+        numbers = torch.arange(len(x), device=x.device)
+        least = torch.full((int(group.max()) + 1 if len(x) else 0,), len(x), device=x.device)
         least.scatter_reduce_(0, group, numbers, reduce="amin")
         leader = least[group]
         if bool((bits == bits[leader]).all()):

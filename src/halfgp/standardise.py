@@ -31,10 +31,10 @@ class Standardisation:
         """From the columns of (n, d); a constant column keeps its scale, and all do if it is not wanted."""
         values = values.double()
         d = values.shape[1]
-        nothing = torch.zeros(d, dtype=torch.float64)
-        none = torch.zeros(d, dtype=torch.bool)
+        nothing = values.new_zeros(d)
+        none = nothing.bool()
         if not wanted:
-            return cls(nothing, torch.ones(d, dtype=torch.float64), none, nothing)
+            return cls(nothing, torch.ones_like(nothing), none, nothing)
         # About the middle and in units of half the range, so that no offset and no magnitude does harm.
         low, high = 0.5 * values.amin(dim=0), 0.5 * values.amax(dim=0)
         origin, unit = low + high, high - low

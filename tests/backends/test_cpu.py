@@ -7,8 +7,7 @@ import math
 
 import pytest
 import torch
-from contracts.backends import CPU, Contestant
-from contracts.checks import assert_product_is_right, bind, definition, random, with_outliers
+from contracts.backends import CPU
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -20,6 +19,8 @@ from halfgp.kernels import Kernel
 from halfgp.kernels import profiles as profiles_of_the_package
 from halfgp.kernels.profiles import Profile
 from halfgp.precision import BFLOAT16, DOUBLE, HALF, SINGLE, Format, Precision
+from halfgp.selftest.checks import assert_product_is_right, bind, definition, random, with_outliers
+from halfgp.selftest.contestant import Contestant
 
 cpu = pytest.importorskip("halfgp.backends.cpu", reason="halfgp._cpu was not built")
 

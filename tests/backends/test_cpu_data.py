@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from contracts.backends import CPU, Contestant
-from contracts.checks import assert_product_is_right, bind, definition, random
+from contracts.backends import CPU
 from torch import Tensor
 
 from halfgp import RBF, KernelOperator, Matern, RationalQuadratic
 from halfgp.kernels import Kernel
+from halfgp.selftest.checks import assert_product_is_right, bind, definition, random
+from halfgp.selftest.contestant import Contestant
 
 pytest.importorskip("halfgp.backends.cpu", reason="halfgp._cpu was not built")
 each_instruction_set = pytest.mark.parametrize("contestant", CPU)

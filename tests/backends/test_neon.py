@@ -12,14 +12,15 @@ from collections.abc import Callable
 import pytest
 import torch
 from contracts import foreign
-from contracts.backends import NEON, Contestant
-from contracts.bounds import gradient_tolerance
-from contracts.checks import assert_product_is_right, bind, random, with_outliers
+from contracts.backends import NEON
 
 from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
+from halfgp.selftest.bounds import gradient_tolerance
+from halfgp.selftest.checks import assert_product_is_right, bind, random, with_outliers
+from halfgp.selftest.contestant import Contestant
 
 pytest.importorskip("halfgp.backends.cpu", reason="halfgp._cpu was not built")
 each_machine = pytest.mark.parametrize("contestant", NEON)

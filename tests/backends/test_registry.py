@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import halfgp.backends as registry
-from halfgp.backends import available, get_backend
+from halfgp.backends import available, get_backend, is_available
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.errors import BackendError, BackendWarning, InputError
 
@@ -39,14 +39,14 @@ def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
         return load(name)
 
     monkeypatch.setattr(registry, "_load", load_python_only)
-    available.cache_clear()
+    is_available.cache_clear()
     registry._warn_that_it_is_slow.cache_clear()
 
 
 @pytest.fixture(autouse=True)
 def _fresh_caches() -> object:
     yield
-    available.cache_clear()
+    is_available.cache_clear()
 
 
 @pytest.mark.usefixtures("no_extension")
@@ -66,3 +66,36 @@ def test_without_the_extension_asking_for_it_is_an_error_that_names_the_remedy()
 
 def test_elsewhere_than_on_the_cpu_auto_is_the_reference() -> None:
     assert get_backend("auto", torch.device("meta")).name == "reference"
+
+
+def test_a_gpu_has_triton_and_without_it_the_reference_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu, load = torch.device("cuda", 1), registry._load
+    monkeypatch.setattr(
+        registry, "_load", lambda name: ReferenceBackend("gpu") if name == "triton" else load(name)
+    )
+    assert get_backend("auto", gpu).name == "gpu"
+
+    def load_without(name: str) -> registry.Backend:
+        if name == "triton":
+            raise ImportError("not installed")
+        return load(name)
+
+    monkeypatch.setattr(registry, "_load", load_without)
+    is_available.cache_clear()
+    registry._warn_that_it_is_slow.cache_clear()
+    with pytest.warns(BackendWarning, match=r"Triton is not installed.*halfgp\[gpu\]"):
+        assert get_backend("auto", gpu).name == "reference"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert get_backend("auto", gpu).name == "reference"
+    with pytest.raises(BackendError, match=r"'triton' is not available.*pip install"):
+        get_backend("triton", gpu)
+
+
+def test_the_cpu_is_served_without_a_look_at_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    load, asked = registry._load, []
+    monkeypatch.setattr(registry, "_load", lambda name: asked.append(name) or load(name))
+    get_backend("auto", CPU)
+    assert "triton" not in asked

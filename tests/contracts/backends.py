@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from contracts import foreign
 
 from halfgp.backends import available
-from halfgp.backends.base import Backend
 from halfgp.backends.reference import ReferenceBackend
+from halfgp.precision import PRESETS
+from halfgp.selftest.contestant import Contestant
 
 NATIVE = ("scalar", "avx2", "avx512", "avx512vnni", "neon")
 EMULATED = ("scalar", "neon")  # the scalar set too: another compiler, another machine
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A backend under test.
-
-    Attributes:
-        label: for the name of the test.
-        backend: what is bound.
-        run: how many products are added in the products' format before the sum in the wide one; 0 for none.
-        expansion: whether squared distances of points near their mean come from |x|^2 + |y|^2 - 2 x.y, whose
-            error is relative to |x|^2 + |y|^2.
-        inputs: what becomes of scaled features in a 16-bit precision: "rounded" to its format, "unrounded"
-            (in the format that computes), or "fixed point" where there are many of them, else unrounded.
-        absent: why it cannot run here; empty where it can.
-    """
-
-    label: str
-    backend: Backend
-    run: int = 0
-    expansion: bool = False
-    inputs: str = "rounded"
-    absent: str = ""
 
 
 def _cpu_contestants() -> list[Contestant]:
@@ -57,12 +34,29 @@ def _cpu_contestants() -> list[Contestant]:
             label,
             backend,
             run=cpu._cpu.BLOCK,
-            expansion=True,
+            expansion=tuple(PRESETS),
             inputs="fixed point" if backend.instruction_set == "avx512vnni" else "unrounded",
             absent=absent,
         )
         for label, backend, absent in members
     ]
+
+
+def _triton_contestant() -> Contestant:
+    """In Triton's interpreter, which conftest.py asks for."""
+    if "triton" not in available():
+        return Contestant("triton", ReferenceBackend(), absent="Triton is not installed")
+    backend, product = (
+        importlib.import_module(f"halfgp.backends.{name}") for name in ("triton", "triton.product")
+    )
+    return Contestant(
+        "triton",
+        backend.BACKEND,
+        run=product.RUN,
+        expansion=("half", "bfloat16"),
+        inputs="split",
+        stored_inputs="rounded",
+    )
 
 
 def _parameter(contestant: Contestant) -> Any:
@@ -72,7 +66,11 @@ def _parameter(contestant: Contestant) -> Any:
 
 
 ENGINES: list[Any] = [_parameter(contestant) for contestant in _cpu_contestants()]
-BACKENDS: list[Any] = [_parameter(Contestant("reference", ReferenceBackend())), *ENGINES]
+BACKENDS: list[Any] = [
+    _parameter(Contestant("reference", ReferenceBackend())),
+    _parameter(_triton_contestant()),
+    *ENGINES,
+]
 # Beyond the contract an emulator, which takes its time, runs NEON alone.
 CPU: list[Any] = [place for place in ENGINES if place.id != "qemu scalar"]
 NEON: list[Any] = [place for place in CPU if place.id.endswith("neon")]

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import pytest
 import torch
-from contracts.backends import BACKENDS, Contestant
-from contracts.bounds import gradient_tolerance
-from contracts.checks import (
-    assert_product_is_right,
-    bind,
-    bounds,
-    definition,
-    random,
-    remembered,
-    with_outliers,
-)
+from contracts.backends import BACKENDS
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -26,24 +15,16 @@ from halfgp import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, W
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
+from halfgp.selftest.checks import assert_product_is_right, bind, random, remembered, with_outliers
+from halfgp.selftest.contestant import Contestant
+from halfgp.selftest.contract import (
+    KERNELS,
+    check_block,
+    check_gradient,
+    check_rectangular_product,
+    check_square_product,
+)
 
-KERNELS: dict[str, Kernel] = {
-    "rbf": RBF(lengthscale=[0.8, 1.5, 2.0]),
-    "matern12": Matern(0.5, lengthscale=1.3),
-    "matern32": Matern(1.5, lengthscale=[1.0, 2.0], active_dims=[2, 0]),
-    "matern52": Matern(2.5, lengthscale=0.7),
-    "rational_quadratic": RationalQuadratic(alpha=0.6, lengthscale=1.1),
-    "periodic": Periodic(period=[1.5, 2.0, 3.0], lengthscale=2.0),
-    "linear": Linear(variance=[0.3, 1.0, 2.0]),
-    "constant": Constant(0.7),
-    "white": White(0.5),
-    "scaled": 300.0 * RBF(lengthscale=1.2),
-    "sum": 0.5 * RBF() + 3.0 * Matern(1.5, active_dims=[0]) + White(0.2) + 0.1,
-    "product": 2.0 * Linear() * Periodic() * RationalQuadratic(),
-    "nested": (RBF() + 0.5 * Linear(active_dims=[1]))
-    * (Matern(2.5) + 2.0 * (Matern(0.5) * Constant(0.3) + 1.0)),
-    "noise in a product": RBF() * White(2.0) + Matern(0.5),
-}
 MODES = [
     *((name, False) for name in ("double", "single", "half", "bfloat16")),
     *((name, True) for name in ("double", "single", "half", "bfloat16")),
@@ -56,40 +37,13 @@ each_mode = pytest.mark.parametrize(
 )
 
 
-def gradient_problem(square: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    x1, x2 = random(12, 3), None if square else random(9, 3, seed=2)
-    return x1, x2, random(12, 2, seed=3), random(12 if square else 9, 2, seed=4)
-
-
-@functools.cache
-def gradients_by_definition(kernel: Kernel, square: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """Gradients of sum_ij (u v')_ij K_ij by autograd, entry by entry, and these sums without their signs."""
-    x1, x2, u, v = gradient_problem(square)
-    leaf = kernel.detached(requires_grad=True)
-    points = [x.clone().requires_grad_() for x in (x1, x2) if x is not None]
-    inputs = [*(parameter.value for _, parameter in leaf.named_parameters()), *points]
-    dense = definition(leaf, points[0], points[1] if len(points) > 1 else None)
-    totals, magnitudes = ([torch.zeros_like(x) for x in inputs] for _ in range(2))
-    for entry, weight in zip(dense.flatten(), (u @ v.T).flatten(), strict=True):
-        if not entry.requires_grad:
-            continue
-        found = torch.autograd.grad(entry, inputs, retain_graph=True, allow_unused=True)
-        for k, gradient in enumerate(found):
-            if gradient is not None:
-                totals[k] += weight * gradient
-                magnitudes[k] += (weight * gradient).abs()
-    return totals, magnitudes
-
-
 @each_backend
 @each_kernel
 @each_mode
 def test_square_products_stay_within_the_bound(
     contestant: Contestant, kernel: Kernel, name: str, store: bool
 ) -> None:
-    x = random(67, 3)
-    matrix = bind(contestant, kernel, x, None, name, store)
-    assert_product_is_right(contestant, matrix, kernel, x, None, random(67, 5, seed=1))
+    check_square_product(contestant, kernel, name, store)
 
 
 @each_backend
@@ -98,9 +52,7 @@ def test_square_products_stay_within_the_bound(
 def test_rectangular_products_stay_within_the_bound(
     contestant: Contestant, kernel: Kernel, name: str, store: bool
 ) -> None:
-    x1, x2 = random(35, 3), random(51, 3, seed=2)
-    matrix = bind(contestant, kernel, x1, x2, name, store)
-    assert_product_is_right(contestant, matrix, kernel, x1, x2, random(51, 3, seed=1).float())
+    check_rectangular_product(contestant, kernel, name, store)
 
 
 @each_backend
@@ -109,15 +61,7 @@ def test_rectangular_products_stay_within_the_bound(
 def test_blocks_hold_the_entries_within_the_bound_and_exact_variances(
     contestant: Contestant, kernel: Kernel, name: str, store: bool
 ) -> None:
-    x = random(40, 3)
-    matrix = bind(contestant, kernel, x, None, name, store)
-    rows, columns = torch.tensor([3, 0, 39]), torch.tensor([7, 3, 20, 39])
-    exact, limit = definition(kernel, x, None), bounds(contestant, kernel, x, None, matrix)
-    whole_rows, whole_columns = matrix.block(rows, None), matrix.block(None, columns)
-    for block in (matrix.block(rows, columns), whole_rows[:, columns], whole_columns[rows]):
-        assert block.dtype == matrix.precision.vectors.dtype
-        error = (block.double() - exact[rows][:, columns]).abs()
-        assert bool((error <= limit[rows][:, columns]).all())
+    check_block(contestant, kernel, name, store)
 
 
 @each_backend
@@ -127,20 +71,7 @@ def test_blocks_hold_the_entries_within_the_bound_and_exact_variances(
 def test_gradients_agree_with_autograd_through_the_definition(
     contestant: Contestant, kernel: Kernel, name: str, square: bool
 ) -> None:
-    x1, x2, u, v = gradient_problem(square)
-    matrix = bind(contestant, kernel, x1, x2, name)
-    gradients, in_x1, in_x2 = matrix.bilinear_gradient(u, v, True)
-    assert list(gradients) == [key for key, _ in kernel.named_parameters()]
-    assert (in_x2 is None) == square
-    computed = [*gradients.values(), *(g for g in (in_x1, in_x2) if g is not None)]
-    exact, magnitudes = gradients_by_definition(kernel, square)
-    tolerance = gradient_tolerance(
-        kernel, x1, x2, matrix.precision, expansion=contestant.expansion, run=contestant.run
-    )
-    for found, wanted, magnitude in zip(computed, exact, magnitudes, strict=True):
-        assert found.dtype == torch.float64
-        assert found.shape == wanted.shape
-        assert bool(((found - wanted).abs() <= tolerance * magnitude).all())
+    check_gradient(contestant, kernel, name, square)
 
 
 # Kernels whose derivatives have one sign, so that weights without signs give the sum without signs.
@@ -191,7 +122,11 @@ def test_gradients_with_many_features_and_outliers_agree_with_the_reference_in_d
         # As `gradient_tolerance`, but where points coincide what the expansion loses is not relative: up to
         # (f + 8) 2 Z^2 = 28 * 64 roundings of r^2, times a slope of at most the amplitude / parameter.
         c = Precision.resolve(name).vectors.unit_roundoff
-        lost = 28 * 64 * kernel.amplitude(x2) * (u.abs() @ v.abs().T).sum() if contestant.expansion else 0.0
+        lost = (
+            28 * 64 * kernel.amplitude(x2) * (u.abs() @ v.abs().T).sum()
+            if contestant.expands(Precision.resolve(name))
+            else 0.0
+        )
         for key, parameter in kernel.named_parameters():
             error = (found[key] - wanted[key]).abs()
             limit = (8 + 28 + 32 * contestant.run) * magnitudes[key].abs() + lost / parameter.value

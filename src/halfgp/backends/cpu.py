@@ -27,6 +27,7 @@ from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
 from halfgp.truncation import EXACT, Truncation
 
 STORED = {HALF: _cpu.Stored.float16, BFLOAT16: _cpu.Stored.bfloat16}  # by the format of entries
+RUN = _cpu.BLOCK  # products that are added in single; sums of more are in double
 FORCED = "HALFGP_INSTRUCTION_SET"  # in the environment: what serves where no caller names one
 
 

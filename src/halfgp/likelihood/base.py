@@ -37,7 +37,8 @@ def add_prior(
     with torch.enable_grad():
         prior = weight * log_prior(leaf.named_parameters(), priors)
     by_prior = gradient_by_name(prior, leaf.named_parameters(), torch.ones_like(prior))
-    gradient = {name: (g - by_prior[name]) / count for name, g in found.gradient.items()}
+    # Parameters, and so gradients in them, are on the CPU, wherever the rows are.
+    gradient = {name: (g.cpu() - by_prior[name]) / count for name, g in found.gradient.items()}
     return Evaluated((found.loss - float(prior.detach())) / count, gradient)
 
 

@@ -37,8 +37,8 @@ class ConditioningSets:
         """Of so many random rows, with their neighbours among all in the metric of the hyperparameters."""
         n = problem.rows
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(n, generator=generator)
-        positions = torch.randperm(n, generator=generator)[:rows].sort().values
+        order = torch.randperm(n, generator=generator).to(problem.x.device)
+        positions = torch.randperm(n, generator=generator)[:rows].sort().values.to(order.device)
         chosen = order[positions]
         search = NearestSearch.among_earlier(metric(hyperparameters.kernel, problem.x), order, chosen)
         backend = get_backend(problem.backend, problem.x.device)

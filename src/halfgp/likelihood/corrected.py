@@ -39,7 +39,7 @@ class CorrectedLikelihood:
             InputError: a neighbourhood is not positive definite in double.
         """
         known = neighbours(origin).gradient
-        return cls(neighbours, origin, {name: gradient[name] - g for name, g in known.items()})
+        return cls(neighbours, origin, {name: gradient[name].cpu() - g for name, g in known.items()})
 
     def __call__(self, hyperparameters: Hyperparameters) -> Evaluated:
         """The loss per row and target, and its gradient.

@@ -115,7 +115,7 @@ def _factor(k: Tensor, noise: Tensor) -> Tensor:
 
 def lower_kernel(kernel: Kernel, x: Tensor) -> Tensor:
     """K (n, n) up to its diagonal; what is above that is not to be read."""
-    k = torch.zeros(len(x), len(x), dtype=x.dtype)
+    k = x.new_zeros(len(x), len(x))
     with torch.no_grad():
         for rows in _chunks(len(x)):
             k[rows, : rows.stop] = _block(kernel, x, rows)

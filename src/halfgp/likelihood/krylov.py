@@ -83,9 +83,9 @@ def krylov_terms(
             f" {type(built).__name__}."
         )
     q, least = r.shape[1], LEAST if built.below else math.inf
-    signs = random_signs(system.size, probes, torch.Generator().manual_seed(seed))[system.held]
+    signs = random_signs(system.size, probes, torch.Generator().manual_seed(seed))[system.held].to(r.device)
     start = column_major(torch.cat([built.whiten(r), signs], dim=1))
-    goals = torch.tensor([OF_TARGETS] * q + [OF_PROBES] * probes, dtype=torch.float64)
+    goals = r.new_tensor([OF_TARGETS] * q + [OF_PROBES] * probes)
     passes = 0
     for rung in ("single", "double") if precision == "auto" else (precision, "double"):
         process = LanczosProcess(Whitened(system.with_precision(rung), built), start, None)
@@ -167,7 +167,7 @@ def _solutions(result: LanczosResult) -> Tensor:
     columns = []
     for j, norm in enumerate(result.norms.tolist()):
         k = int(result.lengths[j])
-        unit = torch.zeros(k, dtype=torch.float64)
+        unit = result.norms.new_zeros(k)
         if k:
             unit[0] = norm
             unit = torch.linalg.solve(result.tridiagonal(j), unit)

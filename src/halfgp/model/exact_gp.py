@@ -79,7 +79,7 @@ class ExactGP:
         """
         began = time.perf_counter()
         settings, audience = self.settings.check(), Audience(callbacks)
-        rows = Observations.of(X, y, noise)
+        rows = Observations.of(X, y, noise, settings.device)
         trend = trend_of(settings.mean, rows.points, rows.targets)
         rows = rows.without(trend)
         x_scale, y_scale = rows.scales(settings)
@@ -216,8 +216,7 @@ class ExactGP:
                 "`noise` must be given to `update` exactly if it was given to `fit`:"
                 " rows have variances of their own or share one."
             )
-        fitted.points(X)
-        rows = Observations.of(X, y, noise).without(fitted.trend)
+        rows = Observations.of(fitted.points(X), y, noise).without(fitted.trend)
         if rows.targets.shape[1] != fitted.targets:
             raise InputError(
                 f"`y` must have {fitted.targets} targets, as in `fit`; got {rows.targets.shape[1]}."

@@ -79,7 +79,7 @@ class Fitted:
             raise InputError("`return_std` and `return_cov` exclude each other; got both. Ask for one.")
         points, scale = self.points(X), self.y_scale.scale
         found = self._latent(points, std, error)
-        noise = torch.zeros(len(points), dtype=torch.float64)
+        noise = torch.zeros(len(points), dtype=torch.float64, device=points.device)
         if noisy:
             noise = self.noise(points, known_noise)
         deviations, deviation_error = self._deviations(found, noise)
@@ -88,7 +88,7 @@ class Fitted:
             latent = self.posterior.covariance(self.x_scale.apply(points))
             latent.diagonal().add_(noise)
             scaled = latent * scale.square()[:, None, None]
-            covariance = (scaled[0] if self.single else scaled).numpy()
+            covariance = (scaled[0] if self.single else scaled).cpu().numpy()
         numerical = None
         if found.mean_error is not None:
             numerical = NumericalError(self._out(found.mean_error * scale), deviation_error)
@@ -113,9 +113,9 @@ class Fitted:
 
     def _trend_gradient(self, points: Tensor) -> Tensor:
         """(m, q, d) of the mean function, by central differences."""
-        found = torch.zeros(len(points), self.targets, self.features, dtype=torch.float64)
+        found = points.new_zeros(len(points), self.targets, self.features)
         for k in range(self.features if self.trend is not None else 0):
-            step = torch.zeros(self.features, dtype=torch.float64)
+            step = points.new_zeros(self.features)
             step[k] = DIFFERENCE * self.x_scale.scale[k]
             rise = self._trend(points + step) - self._trend(points - step)
             found[:, :, k] = rise / (2.0 * step[k])
@@ -141,7 +141,7 @@ class Fitted:
         noise = self.noise(points) if noisy else 0.0
         draws = self.posterior.sample(self.x_scale.apply(points), samples, seed, noise, joint)
         scaled = (self.y_scale.undo(draws) + self._trend(points)[:, None]).transpose(1, 2)
-        return (scaled[:, 0] if self.single else scaled).numpy()
+        return (scaled[:, 0] if self.single else scaled).cpu().numpy()
 
     def log_marginal_likelihood(self) -> LogLikelihood:
         """Of the training targets."""
@@ -187,7 +187,7 @@ class Fitted:
 
         A feature that had one value in all rows has none.
         """
-        constant = self.x_scale.constant
+        constant = self.x_scale.constant.cpu()
         total = torch.zeros(self.features, dtype=torch.float64)
         for leaf in self.posterior.hyperparameters.kernel.program().leaves:
             columns = list(range(len(total))) if leaf.columns is None else list(leaf.columns)
@@ -199,8 +199,8 @@ class Fitted:
         return (total / total.max().clamp_min(torch.finfo(torch.float64).tiny)).numpy()
 
     def points(self, X: ArrayLike) -> Tensor:
-        """Points (m, d) in the user's units, with as many columns as there were in `fit`."""
-        points, d = as_points(X, "X"), self.features
+        """Points (m, d) in the user's units, on the device of the rows, with as many columns."""
+        points, d = as_points(X, "X").to(self.x_scale.mean.device), self.features
         if points.shape[1] != d:
             raise InputError(f"`X` must have {d} columns, as in `fit`; got {points.shape[1]}.")
         return points
@@ -215,7 +215,7 @@ class Fitted:
         """
         hyperparameters = self.posterior.hyperparameters
         learned = 0.0 if hyperparameters.noise is None else float(hyperparameters.noise.value)
-        found = torch.full((len(points),), learned, dtype=torch.float64)
+        found = torch.full((len(points),), learned, dtype=torch.float64, device=points.device)
         with torch.no_grad():
             for start in range(0, len(points), PREDICT_ROWS):
                 x = self.x_scale.apply(points[start : start + PREDICT_ROWS])
@@ -231,7 +231,7 @@ class Fitted:
     def _trend(self, points: Tensor) -> Tensor:
         """Of the mean function at points (m, d) in the user's units: (m, q)."""
         if self.trend is None:
-            return torch.zeros(len(points), self.targets, dtype=torch.float64)
+            return torch.zeros(len(points), self.targets, dtype=torch.float64, device=points.device)
         return self.trend(points.double())
 
     def _latent(self, points: Tensor, variance: bool, errors: bool) -> LatentPrediction:
@@ -259,4 +259,4 @@ class Fitted:
 
     def _out(self, values: Tensor) -> FloatArray:
         """(..., q) as the targets came."""
-        return (values[..., 0] if self.single else values).detach().numpy()
+        return (values[..., 0] if self.single else values).detach().cpu().numpy()

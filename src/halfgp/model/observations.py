@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from halfgp.data import ArrayLike, as_noise, as_points, as_targets
+from halfgp.data import ArrayLike, as_noise, as_points, as_targets, on_device
 from halfgp.errors import ConstantColumnsWarning, DataWarning, InputError
 from halfgp.model.trend import Trend
 from halfgp.problem import Problem
@@ -34,11 +34,12 @@ class Observations:
     single: bool
 
     @classmethod
-    def of(cls, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None) -> Observations:
-        """The rows that have targets; a warning for the others."""
-        points = as_points(X, "X").double().contiguous()
+    def of(cls, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None, device: str = "auto") -> Observations:
+        """The rows that have targets, on a device; a warning for the others."""
+        points = on_device(as_points(X, "X"), device).double().contiguous()
         n = len(points)
         targets, single = as_targets(y, "y", n)
+        targets = targets.to(points.device)
         variances = None if noise is None else as_noise(noise, n, points.device).expand(n)
         whole = targets.isfinite().all(dim=1)
         dropped = n - int(whole.sum())

@@ -22,8 +22,8 @@ def starting_point(settings: Settings, problem: Problem, x_scale: Standardisatio
     noise = Parameter(
         torch.tensor(float(settings.noise), dtype=torch.float64), settings.noise_floor, name="noise"
     )
-    # Zero where targets are standardised.
-    mean = Parameter(problem.y.mean(dim=0), lower=-math.inf, name="mean")
+    # Zero where targets are standardised. Parameters are on the CPU, wherever the rows are.
+    mean = Parameter(problem.y.mean(dim=0).cpu(), lower=-math.inf, name="mean")
     return Hyperparameters(
         kernel.detached(),
         noise if problem.fixed_noise is None else None,

@@ -30,7 +30,8 @@ class LinearTrend:
     def through(cls, points: Tensor, targets: Tensor) -> LinearTrend:
         """Of rows (n, d) and (n, q); the least slopes where rows leave a choice."""
         middle, mean = points.mean(dim=0), targets.mean(dim=0)
-        slopes: Tensor = torch.linalg.lstsq(points - middle, targets - mean, driver="gelsd").solution
+        about = (points - middle).cpu(), (targets - mean).cpu()  # where the driver is that takes any rank
+        slopes: Tensor = torch.linalg.lstsq(*about, driver="gelsd").solution.to(points.device)
         return cls(slopes, mean - middle @ slopes)
 
     def __call__(self, points: Tensor) -> Tensor:
@@ -52,7 +53,7 @@ class CallableTrend:
 
     def __call__(self, points: Tensor) -> Tensor:
         """At points (m, d), checked."""
-        given = self.function(points.numpy())
+        given = self.function(points.cpu().numpy())
         values = as_real(given, "mean").double()  # type: ignore[arg-type]
         if values.ndim == 1:
             values = values[:, None]
@@ -63,7 +64,7 @@ class CallableTrend:
             )
         if not bool(values.isfinite().all()):
             raise InputError("`mean` must give finite numbers; got NaN or infinity.")
-        return values.expand(len(points), self.targets)
+        return values.to(points.device).expand(len(points), self.targets)
 
 
 def trend_of(mean: object, points: Tensor, targets: Tensor) -> Trend | None:

@@ -172,7 +172,7 @@ class BoundKernel(Operator):
         """Dense rows (len(i), n2), noise included."""
         dense = self._matrix.block(i, None)
         if self.x2 is None:
-            dense[torch.arange(len(i)), i] = self._diagonal(i).to(dense.dtype)
+            dense[torch.arange(len(i), device=i.device), i] = self._diagonal(i).to(dense.dtype)
         return dense
 
     def diagonal(self) -> Tensor:

@@ -113,12 +113,13 @@ def partial_cholesky(
             # The diagonal promised what the rows do not hold: round-off.
             diagonal[candidates] = 0.0
             continue
+        some = torch.tensor(kept, device=rows.device)
         # From the right of the transposed, which is how LAPACK sees rows: nothing is turned over.
-        solved = torch.linalg.solve_triangular(triangle.float().T, rows[kept].T, upper=True, left=False).T
+        solved = torch.linalg.solve_triangular(triangle.float().T, rows[some].T, upper=True, left=False).T
         added = factor[k : k + len(kept)].copy_(solved)
         diagonal.sub_(source.gathered(added.square().sum(dim=0))).clamp_min_(0.0)
-        diagonal[candidates[kept]] = 0.0
-        pivots[k : k + len(kept)], traces[k : k + len(kept)] = candidates[kept], diagonal.sum()
+        diagonal[candidates[some]] = 0.0
+        pivots[k : k + len(kept)], traces[k : k + len(kept)] = candidates[some], diagonal.sum()
         k += len(kept)
     return PartialCholesky(source, noise, factor[:k], pivots[:k], diagonal, traces[:k], evaluated)
 

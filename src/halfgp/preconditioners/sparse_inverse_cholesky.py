@@ -56,7 +56,7 @@ class SparseInverseCholesky:
         source = require_kernel(operator)
         count = min(self.landmarks, source.shape[0])
         block = max(1, min(LARGEST_BLOCK, count // 8))
-        pivots = torch.empty(0, dtype=torch.long)
+        pivots = torch.empty(0, dtype=torch.long, device=source.device)
         if count:
             pivots = partial_cholesky(source, count, None, Greedy(block)).pivots
         return conditioned_on(source, pivots, self.neighbours, self.seed)
@@ -163,13 +163,14 @@ def conditioned_on(
         InputError: A is not positive definite in double.
     """
     n, x, engine = operator.shape[0], operator.x1.double(), operator.backend
-    other = torch.ones(n, dtype=torch.bool)
+    other = torch.ones(n, dtype=torch.bool, device=x.device)
     other[landmarks] = False
     numbers = other.nonzero()[:, 0]
-    others = numbers[torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))]
+    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
+    others = numbers[order.to(x.device)]
     lower, explained = _landmark_part(operator, landmarks, others)
     z = metric(operator.kernel, x[others])
-    rows = torch.arange(len(others))
+    rows = torch.arange(len(others), device=x.device)
     k = min(neighbours, max(len(others) - 1, 0))
     members = engine.nearest(NearestSearch(z, z, rows, rows), k, threads=operator.threads)
     diagonal = operator.variances()[others]

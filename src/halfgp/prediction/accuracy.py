@@ -56,8 +56,8 @@ class Accuracy:
             scales: (q,).
             units: (q,) that targets are divided by.
         """
-        shares = torch.tensor(self.shares, dtype=torch.float64) / scales.sqrt()
-        floor = torch.tensor(self.floor, dtype=torch.float64) / (1.0 if units is None else units)
+        shares = scales.new_tensor(self.shares) / scales.sqrt()
+        floor = scales.new_tensor(self.floor) / (1.0 if units is None else units)
         return replace(self, shares=tuple(shares.tolist()), floor=tuple(floor.tolist()))
 
     def of_means(self, still: Tensor, sizes: Tensor, deviations: Tensor) -> Tensor:
@@ -71,8 +71,8 @@ class Accuracy:
         An estimate of an error crosses zero where the error itself need not, so that none is taken for
         smaller than the usual one, nor than the usual share of the point's own deviation.
         """
-        shares = torch.tensor(self.shares, dtype=torch.float64) / NORMAL
-        floor = torch.maximum(torch.tensor(self.floor, dtype=torch.float64), deviations[:, None] * shares)
+        shares = deviations.new_tensor(self.shares) / NORMAL
+        floor = torch.maximum(deviations.new_tensor(self.floor), deviations[:, None] * shares)
         return torch.hypot(still.abs(), floor) + self.rounding * sizes.abs()
 
 

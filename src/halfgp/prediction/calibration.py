@@ -36,7 +36,7 @@ def scales_of(hyperparameters: Hyperparameters, squares: Tensor) -> Tensor:
         target is zero.
     """
     if hyperparameters.noise is None or not isinstance(hyperparameters.kernel, Scaled):
-        return torch.ones(squares.shape[1], dtype=torch.float64)
+        return squares.new_ones(squares.shape[1])
     by_density = squares.mean(dim=0)
     asked = torch.where(by_density > 0, by_density.clamp_min(SMALLEST), 1.0).log()
     spread = squares.std(dim=0, correction=0) / by_density.clamp_min(torch.finfo(torch.float64).tiny)

@@ -180,7 +180,7 @@ class _Route:
             error_tol = error_tol * (0.5 * SHARE / judged.share)
             first, before, self._products = posterior.weights, judged.share, "double"
         if not judged.solved and last and posterior.accuracy.solved:
-            shares = torch.tensor(posterior.accuracy.shares, dtype=torch.float64)
+            shares = scales.new_tensor(posterior.accuracy.shares)
             least = (shares / SHARE).square() * (1.0 + 8.0 * DOUBLE.eps)
             scales = torch.maximum(scales, least)
         return posterior.rescaled(scales)
@@ -188,7 +188,7 @@ class _Route:
     def _scales(self, posterior: ExactPosterior) -> Tensor:
         """What calibration asks for (q,), by the residuals that intervals come from."""
         if not self._conditioning.calibrate:
-            return torch.ones(posterior.weights.shape[1], dtype=torch.float64)
+            return posterior.weights.new_ones(posterior.weights.shape[1])
         return scales_of(posterior.hyperparameters, posterior.residuals.ordered.square())
 
     def _first_tolerance(self) -> Tensor:
@@ -197,8 +197,8 @@ class _Route:
         CG that begins again has lost its space, so that a solve that stops too early costs as much as two,
         while one that goes a little further costs a few iterations. Neighbours tell the scale roughly.
         """
-        q = self._equations.problem.y.shape[1]
-        wanted = torch.full((q,), FOR_WEIGHTS * ERROR_TOL, dtype=torch.float64)
+        y = self._equations.problem.y
+        wanted = y.new_full((y.shape[1],), FOR_WEIGHTS * ERROR_TOL)
         if not self._conditioning.calibrate or self._left_out.near is None:
             return wanted
         squares = self._left_out.near.square() / self._sampled[:, None]
@@ -224,7 +224,7 @@ class _Route:
             known_residuals=Residuals.of(equations.operator.at(weights, left_out.rows), left_out),
             solve=_with_passes(solve, self._spent),
             scale=1.0,
-            units=torch.ones(q, dtype=torch.float64),
+            units=weights.new_ones(q),
             tol=self._conditioning.tol,
             max_iterations=self._conditioning.max_iterations,
             seed=self._conditioning.seed,
@@ -258,7 +258,9 @@ class _Route:
 
         In 99 % of the rows: where deviations differ much, those of the smallest ask for more than the mean.
         """
-        normal = torch.special.ndtri(0.5 + (torch.arange(64, dtype=torch.float64) + 0.5) / 128)
+        normal = torch.special.ndtri(
+            0.5 + (torch.arange(64, dtype=torch.float64, device=b.device) + 0.5) / 128
+        )
         shares = normal[:, None] / self._deviations
         deviation = NORMAL / float(shares.quantile(QUANTILE))
         sizes = (

@@ -117,7 +117,7 @@ class Equations(Lazy):
             variances: (p,) the inverses of the entries, roughly.
             max_iterations: of the solve.
         """
-        own = torch.arange(self.problem.rows)[self.problem.held]
+        own = torch.arange(self.problem.rows, device=self.problem.x.device)[self.problem.held]
         unit = (own[:, None] == rows).double()
         result = cg(
             self.operator,

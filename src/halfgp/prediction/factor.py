@@ -108,12 +108,12 @@ class CholeskyFactor:
 
         A column of L^-1 is zero above its row.
         """
-        found = torch.empty(len(rows), dtype=torch.float64)
+        found = self.lower.new_empty(len(rows), dtype=torch.float64)
         for start, stop in _blocks(len(rows)):
             some = rows[start:stop]
             first = int(some.min()) // BLOCK * BLOCK
-            units = torch.zeros(len(self.lower) - first, len(some), dtype=self.lower.dtype)
-            units[some - first, torch.arange(len(some))] = 1.0
+            units = self.lower.new_zeros(len(self.lower) - first, len(some))
+            units[some - first, torch.arange(len(some), device=some.device)] = 1.0
             below = replace(self, lower=self.lower[first:, first:])
             found[start:stop] = below.whiten(units).double().square_().sum(dim=0)
         return found

@@ -116,7 +116,7 @@ class ExactPosterior(Lazy):
         product = self.equations.product(x, w, self.accuracy.precision)
         mean = product[:, :q]
         if self.hyperparameters.mean is not None:
-            mean = mean + self.hyperparameters.mean.value
+            mean = mean + self.hyperparameters.mean.value.to(mean)
         variances, variance_error = self.variances.at(x, wanted) if variance or wanted else (None, None)
         mean_error = None
         if wanted and variances is not None:
@@ -171,13 +171,13 @@ class ExactPosterior(Lazy):
         """
         kernel, rows = self.hyperparameters.kernel, self.problem.x[self.problem.held]
         between = KernelOperator(kernel, x, rows, precision="double", backend=self.problem.backend)
-        ones, each = torch.ones(len(x), 1, dtype=torch.float64), torch.eye(len(x), dtype=torch.float64)
+        ones, each = x.new_ones(len(x), 1), torch.eye(len(x), dtype=x.dtype, device=x.device)
         of_means = [
             torch.as_tensor(between.bilinear_gradient(ones, w[:, None], inputs=True)["x1"])
             for w in self.weights.T
         ]
         cross = self.equations.covariances(x).T.double()
-        solved = self._solve_columns(cross, torch.full((len(x),), ERROR_TOL))
+        solved = self._solve_columns(cross, torch.full((len(x),), ERROR_TOL, device=x.device))
         by_rows = torch.as_tensor(between.bilinear_gradient(each, solved, inputs=True)["x1"])
         with torch.enable_grad():
             leaf = x.detach().clone().requires_grad_(True)
@@ -211,18 +211,18 @@ class ExactPosterior(Lazy):
             draws = self._functions(x, samples, generator)
         told = self.predict(x, errors=not self.accuracy.solved)
         if told.mean_error is not None:  # of a solve that is not exact enough
-            lacking = torch.randn(draws.shape, generator=generator, dtype=torch.float64)
+            lacking = torch.randn(draws.shape, generator=generator, dtype=torch.float64).to(x.device)
             draws = draws + told.mean_error[:, None] * lacking
-        deviations = torch.as_tensor(noise, dtype=torch.float64).sqrt().reshape(-1, 1, 1)
+        deviations = torch.as_tensor(noise, dtype=torch.float64, device=x.device).sqrt().reshape(-1, 1, 1)
         if bool(deviations.any()):
-            new = torch.randn(draws.shape, generator=generator, dtype=torch.float64)
+            new = torch.randn(draws.shape, generator=generator, dtype=torch.float64).to(x.device)
             draws = draws + deviations * new
         return draws + told.mean[:, None]
 
     def _jointly(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Deviations from the mean (m, samples, q), by a root of the covariance."""
         q = self.weights.shape[1]
-        normal = torch.randn(len(x), samples * q, generator=generator, dtype=torch.float64)
+        normal = torch.randn(len(x), samples * q, generator=generator, dtype=torch.float64).to(x)
         return (_root(self.covariance(x)) @ normal).reshape(len(x), samples, q)
 
     def _functions(self, x: Tensor, samples: int, generator: torch.Generator) -> Tensor:
@@ -231,12 +231,14 @@ class ExactPosterior(Lazy):
         q = self.weights.shape[1]
         # A seed of its own: with the same one, frequencies and noise would be the same numbers.
         another = int(torch.randint(2**62, (), generator=generator))
-        prior = PriorSamples.draw(hyperparameters.kernel, x.shape[1], samples * q, SAMPLE_FEATURES, another)
+        prior = PriorSamples.draw(
+            hyperparameters.kernel, x.shape[1], samples * q, SAMPLE_FEATURES, another, x.device
+        )
         nugget = self.operator.nugget.sqrt()
         of_rows = torch.randn(problem.rows, samples * q, generator=generator, dtype=torch.float64)
-        of_rows = of_rows[problem.held] * (nugget[:, None] if nugget.ndim else nugget)
+        of_rows = of_rows[problem.held].to(nugget) * (nugget[:, None] if nugget.ndim else nugget)
         values = prior.samples_at(hyperparameters.kernel, problem.x[problem.held]) + of_rows
-        lacking = self._solve_columns(values, torch.full((samples * q,), ERROR_TOL))
+        lacking = self._solve_columns(values, torch.full((samples * q,), ERROR_TOL, device=x.device))
         draws = prior.samples_at(hyperparameters.kernel, x)
         draws = draws - self.equations.product(x, lacking, self.accuracy.precision)
         return draws.reshape(len(x), samples, q)
@@ -318,9 +320,10 @@ class ExactPosterior(Lazy):
 
     def _left_out(self) -> tuple[Tensor, Tensor]:
         """Variances (m,) of targets that are left out, noise included, and how far local ones may be off."""
-        rows = torch.arange(self.problem.rows)[self.problem.held]
+        rows = torch.arange(self.problem.rows, device=self.problem.x.device)[self.problem.held]
         if self.factor is not None:
-            return self.variances.left_out(rows).variances, torch.zeros(len(rows), dtype=torch.float64)
+            found = self.variances.left_out(rows).variances
+            return found, torch.zeros_like(found)
         latent, gap = self.variances.local(self.problem.x[rows], leave_out=rows)
         return latent + self.variances.noise(rows), gap
 

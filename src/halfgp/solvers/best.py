@@ -104,7 +104,7 @@ class Best:
         finite = self._ladder.wide.finite(self.x * self.scale)
         for j in (~finite).nonzero().flatten().tolist():
             # Solved, but beyond the range of double: nothing is returned for it.
-            column = torch.tensor([j])
+            column = torch.tensor([j], device=self.b.device)
             self.x = with_columns(self.x, column, torch.zeros_like(self.b[:, column]))
             self.r = with_columns(self.r, column, self.b[:, column])
             self.relative[j] = 1.0

@@ -47,7 +47,7 @@ class EnergyMonitor:
         noise = system.least_nugget if system.size else 0.0
         self._above = 1.0
         above = preconditioner is not None and not is_below(preconditioner)
-        self._ritz = LeastRitzValue(len(self._unit)) if above else None
+        self._ritz = LeastRitzValue(self._unit) if above else None
         self._least = math.sqrt(noise) if noise > 0.0 else math.inf  # a root of A's least eigenvalue
         self._gains: list[Tensor] = []
         self._lacking = torch.full_like(self._unit, torch.inf)  # from gains alone
@@ -65,7 +65,7 @@ class EnergyMonitor:
             columns: (c,) which these are.
             moved: (c,) which of them moved; the others gained nothing.
         """
-        row, which = torch.zeros_like(self._unit), torch.zeros(len(self._unit), dtype=torch.bool)
+        row, which = torch.zeros_like(self._unit), torch.zeros_like(self._unit, dtype=torch.bool)
         row[columns[moved]] = gains[moved].to(row)
         which[columns[moved]] = True
         self._gains.append(row)
@@ -137,7 +137,7 @@ class EnergyMonitor:
         """The last window's gains and all to come (c,); infinite while they are few, or do not fall."""
         size = max(FEWEST, math.ceil(WINDOW * len(self._gains)))
         if len(self._gains) < 2 * size:
-            return torch.full((len(columns),), torch.inf, dtype=torch.float64)
+            return torch.full_like(columns, torch.inf, dtype=torch.float64)
         gains = torch.stack(self._gains[-2 * size :])[:, columns].reshape(2, size, -1).sum(dim=1)
         fall = gains[1] / gains[0]
         left = torch.where(fall < 1.0, gains[1] / (1.0 - fall), torch.inf)

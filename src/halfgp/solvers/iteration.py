@@ -67,7 +67,7 @@ class Iteration(ABC):
         self._status = [None if norm > 0 else Status.CONVERGED for norm in self._best.norms.tolist()]
         self._iterates = self._best.x.clone()
         self._earlier = self._best.x.clone()
-        self._near = torch.zeros(len(self._best.norms), dtype=torch.bool)
+        self._near = torch.zeros_like(self._best.norms, dtype=torch.bool)
         self._gap = torch.zeros_like(self._best.norms)
         self._known = self._best.relative.clone()
         self._energy = EnergyMonitor(ladder.wide, preconditioner, self._best.scale)
@@ -167,12 +167,13 @@ class Iteration(ABC):
         return self._iteration >= min(self._options.min_iterations, self._options.max_iterations)
 
     def _open(self) -> Tensor:
-        return torch.tensor([j for j, status in enumerate(self._status) if status is None], dtype=torch.long)
+        still = [j for j, status in enumerate(self._status) if status is None]
+        return torch.tensor(still, dtype=torch.long, device=self._best.norms.device)
 
     def _restart(self) -> None:
         """A new recurrence for the open columns, from their best iterates."""
         self._held = self._open()
-        self._active = self._live = torch.ones(len(self._held), dtype=torch.bool)
+        self._active = self._live = torch.ones_like(self._held, dtype=torch.bool)
         self._offending = torch.zeros_like(self._active)
         options, system = self._options, self._ladder.system
         self._recurrence = Recurrence(

@@ -170,7 +170,7 @@ class KrylovSpace:
     def _solve(self, c: Tensor) -> Tensor:
         """The solution y (k, t) of H y = c, H (k, k) being known by columns."""
         steps, t = c.shape
-        matrix = torch.zeros(t, steps, steps, dtype=torch.float64)
+        matrix = torch.zeros(t, steps, steps, dtype=torch.float64, device=c.device)
         for k, column in enumerate(self._columns):
             matrix[:, : k + 1, k] = column.T
             if not self._is_boundary(k):
@@ -178,7 +178,7 @@ class KrylovSpace:
         for boundary in self._boundaries:
             inside = self._basis.coefficients(self._applied(boundary.outside))[:steps]
             matrix[:, :, boundary.step] += (inside * boundary.weight).T
-        return torch.from_numpy(_solved(matrix.numpy(), c.T.cpu().numpy())).T.to(c.device)
+        return torch.from_numpy(_solved(matrix.cpu().numpy(), c.T.cpu().numpy())).T.to(c.device)
 
     def _directions(self, y: Tensor) -> Tensor:
         """Coefficients (k, t) in z of the combination y (k, t) of directions: their recurrence, backwards."""

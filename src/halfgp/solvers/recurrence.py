@@ -116,9 +116,9 @@ class Recurrence:
         self._root = 2.0 ** -round(math.log2(max(system.size, 1)) / 2)
         self.x = x.to(arithmetic.dtype)
         self.r = rounded(r.to(arithmetic.dtype), arithmetic.state)
-        self.stray = torch.zeros(r.shape[1], dtype=torch.float64)
-        self.gain = torch.zeros(r.shape[1], dtype=torch.float64)
-        self._active = torch.ones(r.shape[1], dtype=torch.bool)
+        self.stray = torch.zeros(r.shape[1], dtype=torch.float64, device=r.device)
+        self.gain = torch.zeros_like(self.stray)
+        self._active = torch.ones_like(self.stray, dtype=torch.bool)
         self._refresh()
         self._turn(torch.zeros_like(self._norm), self.z)
 

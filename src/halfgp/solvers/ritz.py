@@ -23,16 +23,16 @@ class LeastRitzValue:
         value: the least of any column so far; NaN while there are too few steps.
     """
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: Tensor) -> None:
         self.value = float("nan")
         self._gains: list[Tensor] = []  # (t,) of every step since the recurrence began
         self._gammas: list[Tensor] = []  # (t,) before every step, and after the last
-        self._live = torch.ones(columns, dtype=torch.bool)
+        self._live = torch.ones_like(columns, dtype=torch.bool)
 
     def begin(self, gammas: Tensor) -> None:
         """A recurrence begins, with γ (t,): what earlier ones saw of the spectrum stays known."""
         self._gains, self._gammas = [], [gammas.double()]
-        self._live = torch.ones(len(gammas), dtype=torch.bool)
+        self._live = torch.ones_like(gammas, dtype=torch.bool)
 
     def record(self, gains: Tensor, gammas: Tensor, moved: Tensor) -> None:
         """A step was taken: what it gained (t,), γ after it (t,), and the columns that moved (t,)."""
@@ -48,7 +48,7 @@ class LeastRitzValue:
         betas = gammas[1:] / gammas[:-1]
         diagonal, off = inverse.clone(), betas[:-1].sqrt() * inverse[:-1]
         diagonal[1:] += betas[:-1] * inverse[:-1]
-        for main, side in zip(diagonal.T.numpy(), off.T.numpy(), strict=True):
+        for main, side in zip(diagonal.T.cpu().numpy(), off.T.cpu().numpy(), strict=True):
             if np.isfinite(main).all() and np.isfinite(side).all():
                 least = eigh_tridiagonal(main, side, True, select="i", select_range=(0, 0))[0]
                 self.value = float(np.fmin(self.value, least))

@@ -58,7 +58,7 @@ def judge(hyperparameters: Hyperparameters, problem: Problem, seed: int) -> Judg
     conditioned on both, and so are the rows here: on landmarks exactly, then on their neighbours, by the
     Schur complement. O(rows k (k² + l k + l²)) time for k neighbours and l landmarks.
     """
-    order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed)).to(problem.x.device)
     count = min(LANDMARKS, problem.rows // 4)
     landmarks, rows = order[:count], order[count : count + ROWS]
     of = _Conditioned(hyperparameters, problem, landmarks)
@@ -126,7 +126,7 @@ class _Conditioned:
 
     def _neighbours(self, rows: Tensor) -> Tensor:
         """Of some rows, which are no landmarks, the nearest (m, k) that are none either."""
-        other = torch.ones(self._problem.rows, dtype=torch.bool)
+        other = torch.ones(self._problem.rows, dtype=torch.bool, device=rows.device)
         other[self._landmarks] = False
         numbers = other.nonzero()[:, 0]
         places = torch.cumsum(other, dim=0) - 1  # of the others, among themselves

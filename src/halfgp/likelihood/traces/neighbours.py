@@ -65,7 +65,7 @@ class NeighbourTrace(Trace):
         """
         n = problem.rows
         generator = torch.Generator().manual_seed(seed)
-        signs = random_signs(n, probes, generator)
+        signs = random_signs(n, probes, generator).to(problem.x.device)
         # A seed of its own, as frequencies of prior samples have one.
         another = int(torch.randint(2**62, (), generator=generator))
         sets = ConditioningSets.around(hyperparameters, problem, rows=n, neighbours=neighbours, seed=another)

@@ -36,9 +36,11 @@ def entry_bound(
        step = reach / (FIXED_POINT_REACH - sqrt(f)); reach is at most |R|, and it is at most where the mean
        square error of a coordinate of a difference, step sqrt(1/6), is half's unit roundoff (points further
        out are not rounded). Both points move by half a step in each coordinate: delta = step sqrt(f) more.
+       With "split" a point is the sum of two numbers of the format, so that u is the square of its roundoff.
     2. The squared distance of f coordinates, by differences, has a relative error of (f + 8) c, the
        arithmetic inside the profile's argument included; by expansion, which forms products of size
        |z_i|^2 + |z_j|^2, an error of (f + 8) c (|z_i|^2 + |z_j|^2), z from the mean of the columns. A
+       split point also leaves out the product of its last parts, u |z_i| |z_j|, twice in the square. A
        backend with `expansion` must turn to differences where 2 c |z|^2 could exceed 64 c, in 16 bits half of
        half's unit roundoff: whatever the profile, beyond |z| = Z no pair may pay for the expansion.
     3. Profiles fall with r, so a leaf errs by at most profile(r-) - profile(r+) at the two ends of the
@@ -157,12 +159,14 @@ def _moved(spread: Tensor, precision: Precision, inputs: str) -> float:
     c, f = precision.vectors.unit_roundoff, len(spread)
     reach = spread.norm().item()
     if inputs == "rounded":
-        return 2 * precision.inputs.unit_roundoff * reach
+        return float(2 * precision.inputs.unit_roundoff * reach)
+    if inputs == "split" and precision.is_sixteen_bit:
+        return float(2 * precision.inputs.unit_roundoff**2 * reach)
     step = 0.0
     if inputs == "fixed point" and precision.is_sixteen_bit and f >= FIXED_POINT_FEATURES:
         most = FIXED_POINT_REACH * HALF.unit_roundoff / math.sqrt(1 / 6)
         step = min(reach, most) / (FIXED_POINT_REACH - math.sqrt(f))
-    return 2 * c * reach + math.sqrt(f) * step
+    return float(2 * c * reach + math.sqrt(f) * step)
 
 
 def _leaf_bound(
@@ -190,6 +194,8 @@ def _leaf_bound(
         products = norms[0].square()[:, None] + norms[1].square()
         formed = torch.where(both, torch.maximum(far, products), far)
     evaluation = (f + 8) * c * formed
+    if inputs == "split" and precision.is_sixteen_bit:
+        evaluation = evaluation + 2 * precision.inputs.unit_roundoff**2 * formed
     near, far = (near - evaluation).clamp(min=0.0).sqrt(), (far + evaluation).sqrt()
     high, low = (_profile(leaf, distance) for distance in (near, far))
     polynomial = {"matern32": 1 + math.sqrt(3) * far, "matern52": 1 + math.sqrt(5) * far + 5 / 3 * far**2}

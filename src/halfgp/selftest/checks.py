@@ -1,4 +1,4 @@
-"""What the tests of the contract share: points, matrices, and the comparison with the definition."""
+"""What the parts of the contract share: points, matrices, and the comparison with the definition."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from contracts.backends import Contestant
-from contracts.bounds import entry_bound, product_bound
 from torch import Tensor
 
 from halfgp.backends.base import KernelMatrix
 from halfgp.kernels import Kernel
 from halfgp.precision import SINGLE, Precision
+from halfgp.selftest.bounds import entry_bound, product_bound
+from halfgp.selftest.contestant import Contestant
 
 Found = TypeVar("Found")
 
@@ -44,16 +44,19 @@ def _by_value(argument: object) -> object:
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
+    """Normal numbers, float64."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def bind(
     contestant: Contestant, kernel: Kernel, x1: Tensor, x2: Tensor | None, name: str, store: bool = False
 ) -> KernelMatrix:
+    """The matrix of the contestant's backend, in a precision by its name."""
     precision = Precision.resolve(name)
     if precision.is_sixteen_bit and not store:
         precision = precision.with_entries(SINGLE)
-    return contestant.backend.bind(kernel, x1, x2, precision=precision, store=store, threads=1)
+    points = [None if x is None else contestant.to(x) for x in (x1, x2)]
+    return contestant.backend.bind(kernel, *points, precision=precision, store=store, threads=1)  # type: ignore[arg-type]
 
 
 @remembered
@@ -68,7 +71,11 @@ def definition(kernel: Kernel, x1: Tensor, x2: Tensor | None) -> Tensor:
 def bounds(
     contestant: Contestant, kernel: Kernel, x1: Tensor, x2: Tensor | None, matrix: KernelMatrix
 ) -> Tensor:
-    return _bounds(kernel, x1, x2, matrix.precision, contestant.inputs, contestant.expansion)
+    """How far each entry may be off."""
+    inputs = contestant.inputs
+    if matrix.storage != "on_the_fly":
+        inputs = contestant.stored_inputs or inputs
+    return _bounds(kernel, x1, x2, matrix.precision, inputs, contestant.expands(matrix.precision))
 
 
 @remembered
@@ -84,10 +91,11 @@ def _bounds(
 def assert_product_is_right(
     contestant: Contestant, matrix: KernelMatrix, kernel: Kernel, x1: Tensor, x2: Tensor | None, v: Tensor
 ) -> None:
+    """Compare K v, with noise on a square matrix, with the definition."""
     exact = definition(kernel, x1, x2)
     entries = bounds(contestant, kernel, x1, x2, matrix)
     noise = torch.linspace(0.1, 0.3, len(x1), dtype=torch.float64) if x2 is None else None
-    result = matrix.matmul(v, noise)
+    result = matrix.matmul(contestant.to(v), None if noise is None else contestant.to(noise)).cpu()
     if noise is not None:
         exact = exact + torch.diag(noise)
     assert result.dtype == v.dtype

@@ -1,0 +1,255 @@
+"""Machine code of the GPU kernels, compiled without a GPU: `python benchmarks/gpu_codegen.py --json FILE`.
+
+For each kernel and target: the instructions of tensor cores, registers, spills, shared memory, instructions
+an entry, and what a roofline makes of these. Nothing here was run on a GPU: every rate is an estimate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+if os.environ.get("TRITON_INTERPRET"):
+    raise SystemExit("TRITON_INTERPRET is set, and interpreted kernels cannot be compiled. Unset it.")
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, CompiledKernel
+
+from halfgp import RBF, Linear, Matern, Periodic, RationalQuadratic
+from halfgp.backends.triton.description import describe
+from halfgp.backends.triton.gradient import sums_of
+from halfgp.backends.triton.gradient_kernel import gradient_kernel
+from halfgp.backends.triton.matrix import FAST_TERMS, TERMS
+from halfgp.backends.triton.points import Side
+from halfgp.backends.triton.product import Terms
+from halfgp.backends.triton.product_kernel import product_kernel
+from halfgp.backends.triton.tiles import GRADIENT_TILES, Tile, product_tiles
+from halfgp.kernels import Kernel
+from halfgp.precision import PRESETS, SINGLE
+
+FEATURES = 9
+COLUMNS = 16
+KERNELS: dict[str, Kernel] = {
+    "rbf": RBF([1.0] * FEATURES),
+    "matern12": Matern(0.5, [1.0] * FEATURES),
+    "matern32": Matern(1.5, [1.0] * FEATURES),
+    "matern52": Matern(2.5, [1.0] * FEATURES),
+    "rational_quadratic": RationalQuadratic(1.0, [1.0] * FEATURES),
+    "periodic": Periodic(1.0, 1.0),
+    "linear": Linear(),
+    "rbf + matern32": RBF([1.0] * FEATURES) + 0.5 * Matern(1.5, [1.0] * FEATURES),
+}
+TENSOR_CORE = re.compile(r"\b(HGMMA|HMMA)\.")
+KEOPS_ENTRIES = 4.5e11  # a second, in half, read off the paper's plot for a V100
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a roofline needs to know: per second and device, from the vendor's tables."""
+
+    name: str
+    multiprocessors: int
+    hertz: float
+    registers: int = 65536  # of a multiprocessor
+    shared: int = 0  # bytes of a multiprocessor
+    issue: int = 4  # instructions of warps a cycle
+    special: int = 16  # exponentials, roots and logarithms of threads a cycle
+
+    def entries(self, instructions: float, special: float) -> float:
+        """Entries a second, bound by issue or by special functions, whichever is slower."""
+        cycles = max(instructions / (32 * self.issue), special / self.special)
+        return self.multiprocessors * self.hertz / cycles
+
+
+DEVICES = {
+    80: Device("A100", 108, 1.41e9, shared=164 * 1024),
+    90: Device("H100", 132, 1.83e9, shared=228 * 1024),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel on one target."""
+
+    kernel: str
+    target: str
+    precision: str
+    gradient: bool
+    columns: int
+    tensor_core: str
+    registers: int
+    spills: int
+    shared_bytes: int
+    blocks_per_multiprocessor: int
+    instructions_per_entry: float
+    estimated_entries_per_second: float
+    estimated_ratio_to_keops_half: float
+
+
+def compile_kernel(
+    kernel: Kernel, precision: str, arch: int, gradient: bool, columns: int
+) -> tuple[CompiledKernel, Tile]:
+    """The machine code of a square product, or of its gradient, with the first tile of the candidates."""
+    fmt = SINGLE if precision == "single" else PRESETS[precision.removesuffix(" fast")].inputs
+    terms: Terms = (FAST_TERMS if precision.endswith("fast") else TERMS)[fmt]
+    program = kernel.program()
+    x = torch.zeros(1, FEATURES, dtype=torch.float64)
+    widths = [leaf.features(x).shape[1] for leaf in program.leaves]
+    alone = len(program.leaves) == 1 and program.leaves[0].is_stationary
+    units = not all(leaf.is_stationary for leaf in program.leaves)
+    sixteen_bit = fmt is not SINGLE
+    form = describe(
+        program,
+        widths,
+        expand=sixteen_bit,
+        normalised=sixteen_bit and not alone,
+        cut=False,
+        units=sixteen_bit and units,
+    )
+    pointer = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[fmt.dtype]
+    side = Side("*fp32", pointer, "*fp32", "*fp32", "i32", "i32")
+    integers = dict.fromkeys(("row_first", "column_first", "column_end", "run", "height"), "i32")
+    common: dict[str, Any] = {"left": side, "right": side, "numbers": "*fp32"}
+    if gradient:
+        tile, function = GRADIENT_TILES[0], gradient_kernel
+        types = {**common, "us": pointer, "vs": pointer, "out": "*fp32", **integers}
+        constants: dict[str, Any] = {"SUMS": sums_of(form, program, False), "TERMS": terms.vectors}
+    else:
+        exact = not any(leaf.expanded for leaf in form.leaves)
+        tile, function = product_tiles(columns, exact)[0], product_kernel
+        types = {**common, "vectors": pointer, "out": "*fp32", **integers}
+        constants = {"TERMS": terms, "EXACT": exact}
+    constants |= {"FORM": form, "SQUARE": True, "I": tile.rows, "J": tile.columns, "T": columns}
+    signature = {name: types.get(name, "constexpr") for name in function.arg_names}
+    divisible = [["tt.divisibility", 16]]  # as launches find them
+    attributes = {
+        path: divisible
+        for k, name in enumerate(function.arg_names)
+        if name in types
+        for path in ([(k, part) for part in range(len(side))] if types[name] is side else [(k,)])
+    }
+    source = ASTSource(function, signature, constexprs=constants, attrs=attributes)
+    options = {"num_warps": tile.warps, "num_stages": 2, "enable_fp_fusion": True}
+    return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options), tile
+
+
+def row(name: str, precision: str, arch: int, gradient: bool, columns: int) -> Row:
+    """What the machine code of one kernel says."""
+    compiled, tile = compile_kernel(KERNELS[name], precision, arch, gradient, columns)
+    code, usage = disassembled(compiled)
+    registers, stack = (int(re.search(rf"{field}:(\d+)", usage)[1]) for field in ("REG", "STACK"))  # type: ignore[index]
+    found = TENSOR_CORE.search("\n".join(text for _, text in code))
+    body = main_loop(code, FEATURES)
+    entries = tile.rows * tile.columns / (32 * tile.warps)  # of a thread
+    special = sum("MUFU" in text for text in body) / entries
+    instructions = len(body) / entries
+    device = DEVICES[arch]
+    threads = 32 * tile.warps
+    fits = device.registers // (-(-registers // 8) * 8 * threads)
+    blocks = min(fits, device.shared // max(compiled.metadata.shared + 1024, 1), 2048 // threads)
+    rate = device.entries(instructions, special)
+    return Row(
+        name,
+        f"sm{arch}",
+        precision,
+        gradient,
+        columns,
+        found[1] if found else "",
+        registers,
+        stack + sum(text.startswith(("STL", "LDL")) for _, text in code),
+        compiled.metadata.shared,
+        blocks,
+        round(instructions, 2),
+        float(f"{rate:.2g}"),
+        float(f"{rate / KEOPS_ENTRIES:.2g}"),
+    )
+
+
+def disassembled(compiled: CompiledKernel) -> tuple[list[tuple[int, str]], str]:
+    """Addresses and instructions, and what the compiler says of resources."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "kernel.cubin"
+        path.write_bytes(compiled.asm["cubin"])
+        tool = triton.knobs.nvidia.cuobjdump.path
+        sass = subprocess.run([tool, "-sass", path], capture_output=True, check=True, text=True).stdout
+        usage = subprocess.run([tool, "-res-usage", path], capture_output=True, check=True, text=True).stdout
+    lines = re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(?:@!?\w+ +)?([^;]*);", sass)
+    return [(int(address, 16), text.strip()) for address, text in lines], usage
+
+
+def main_loop(code: list[tuple[int, str]], trips: int) -> list[str]:
+    """The instructions that one tile takes: of the longest loop, with those over features that often in it.
+
+    The mask of tiles on the diagonal, which others pass by, is counted as if all had it.
+    """
+    loops = sorted(
+        (int(target[1], 16), address)
+        for address, text in code
+        if (target := re.search(r"^BRA.*?(0x[0-9a-f]+)$", text)) and int(target[1], 16) < address
+    )
+    first, last = max(loops, key=lambda loop: loop[1] - loop[0])
+    inner = [(a, b) for a, b in loops if first <= a and b < last]
+    return [
+        text
+        for address, text in code
+        if first <= address <= last
+        for _ in range(trips if any(a <= address <= b for a, b in inner) else 1)
+    ]
+
+
+def cases(quick: bool) -> list[tuple[str, str, bool, int]]:
+    """Kernel, precision, gradient and right-hand sides."""
+    names = ["rbf", "matern32"] if quick else list(KERNELS)
+    found = [(name, "half", gradient, COLUMNS) for name in names for gradient in (False, True)]
+    found += [("rbf", "half fast", False, COLUMNS), ("rbf", "half", False, 256)]
+    if not quick:
+        others = (("single", COLUMNS), ("bfloat16", COLUMNS), ("half", 64), ("half", 128))
+        found += [("rbf", precision, False, columns) for precision, columns in others]
+    return found
+
+
+def show(rows: list[Row]) -> None:
+    print("Estimates from machine code, none of it run on a GPU; bound by issue or special functions.")
+    head = (
+        "kernel",
+        "target",
+        "precision",
+        "pass",
+        "columns",
+        "tensor core",
+        "registers",
+        "spills",
+        "shared",
+    )
+    head += ("blocks", "instr/entry", "entries/s (est.)", "x KeOps half (est.)")
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for r in rows:
+        kind = "gradient" if r.gradient else "product"
+        cells = (r.kernel, r.target, r.precision, kind, r.columns, r.tensor_core or "none", r.registers)
+        cells += (r.spills, r.shared_bytes, r.blocks_per_multiprocessor, r.instructions_per_entry)
+        print("| " + " | ".join(map(str, (*cells, f"{r.estimated_entries_per_second:.1e}"))), end=" | ")
+        print(f"{r.estimated_ratio_to_keops_half:g} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", metavar="FILE", help="write the rows there too")
+    parser.add_argument("--quick", action="store_true", help="two kernels")
+    arguments = parser.parse_args()
+    rows = [row(n, p, arch, g, c) for arch in DEVICES for n, p, g, c in cases(arguments.quick)]
+    show(rows)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""GPU kernels in Triton. Importing this package compiles nothing; it fails where Triton is not installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
+from halfgp.backends.reference import ReferenceMatrix
+from halfgp.backends.sparse_factor import ReferenceSparseFactor, SparseFactor
+from halfgp.backends.triton.matrix import TritonMatrix
+from halfgp.backends.triton.tiles import INTERPRETED
+from halfgp.errors import InputError
+from halfgp.kernels import Kernel
+from halfgp.nearest import NearestSearch, nearest_by_looking
+from halfgp.precision import SINGLE, Precision
+from halfgp.truncation import EXACT, Truncation
+
+__all__ = ["BACKEND", "INTERPRETED", "TritonBackend"]
+
+
+@dataclass(frozen=True)
+class TritonBackend:
+    """Products on the tensor cores of a GPU.
+
+    Attributes:
+        fast: hold entries in one number of 16 bits where a precision has 16 bits, instead of a sum of two.
+    """
+
+    fast: bool = False
+    name: str = "triton"
+
+    def bind(
+        self,
+        kernel: Kernel,
+        x1: Tensor,
+        x2: Tensor | None,
+        *,
+        precision: Precision,
+        store: bool,
+        threads: int | None,
+        truncation: Truncation = EXACT,
+    ) -> TritonMatrix | ReferenceMatrix:
+        """Pack the points, O(n d). Double, and entries that are stored, are torch's on the same device."""
+        if x1.device.type != "cuda" and not INTERPRETED:
+            raise InputError(
+                f'`backend="triton"` needs points on a GPU; got {x1.device}. Use "auto", or set'
+                " TRITON_INTERPRET=1 before Python starts to try the kernels without one, slowly."
+            )
+        if store or precision.vectors is not SINGLE:
+            return ReferenceMatrix(kernel, x1, x2, precision, store, truncation)
+        if self.fast and precision.is_sixteen_bit:
+            precision = precision.with_entries(precision.inputs)
+        return TritonMatrix(kernel, x1, x2, precision, truncation, self.fast)
+
+    def conditionals(
+        self,
+        kernel: Kernel,
+        of: Neighbourhoods,
+        *,
+        precision: Precision,
+        threads: int | None,
+        gradient: bool = False,
+    ) -> Conditionals:
+        """By batched factorisations in torch, in float64."""
+        return reference_conditionals(kernel, of, gradient)
+
+    def nearest(self, search: NearestSearch, k: int, *, threads: int | None) -> Tensor:
+        """By every distance, in chunks."""
+        return nearest_by_looking(search, k)
+
+    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
+        """In torch."""
+        return ReferenceSparseFactor(columns, entries)
+
+
+BACKEND = TritonBackend()

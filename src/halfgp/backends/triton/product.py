@@ -1,0 +1,165 @@
+"""Products and dense blocks: attention without the softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from halfgp.backends.triton.description import Form
+from halfgp.backends.triton.points import PADDING, Packed
+from halfgp.backends.triton.product_kernel import block_kernel, product_kernel
+from halfgp.backends.triton.tiles import CHOICES, Tile, launch_time, product_tiles, tile_key
+
+RUN = 4096  # products that are added in float32; sums of more are in float64
+PROGRAMS = 512  # at least so many, where the columns can be shared out, to keep a device busy
+LEAST_RUN = 4 * PADDING
+PARTIAL_BYTES = 2**28  # of sums before they are added in float64
+TUNING_TILES = 64  # rows of tiles that a tile size is timed on
+
+
+class Terms(NamedTuple):
+    """Of how many numbers each is the sum: points, entries, and vectors."""
+
+    points: int
+    entries: int
+    vectors: int
+
+
+class Region(NamedTuple):
+    """Places of rows and columns, and whether their distances have to be exact."""
+
+    rows: range
+    columns: range
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Products:
+    """What is launched for one matrix.
+
+    Attributes:
+        form: of the program.
+        numbers: of the program.
+        left: the rows.
+        right: the columns.
+        square: whether they are the same points.
+        terms: what is split in how many.
+        dtype: of entries and vectors, as they meet.
+    """
+
+    form: Form
+    numbers: Tensor
+    left: Packed
+    right: Packed
+    square: bool
+    terms: Terms
+    dtype: torch.dtype
+
+    def multiply(self, vectors: Tensor) -> Tensor:
+        """Sums (places, T) in float64 with packed vectors (terms, places, T)."""
+        sums = torch.zeros(self.left.total, vectors.shape[2], dtype=torch.float64, device=vectors.device)
+        for region in self._regions():
+            tile = self._tile(region, vectors)
+            rows = slice(region.rows.start, region.rows.stop)
+            for columns, run in runs(region, tile, vectors.shape[2]):
+                sums[rows] += self._launch(region, tile, vectors, columns, run).sum(0, dtype=torch.float64)
+        return sums
+
+    def block(self) -> Tensor:
+        """Entries (places, places), float32, off the diagonal."""
+        out = torch.empty(self.left.total, self.right.total, device=self.numbers.device)
+        tile = Tile(PADDING, PADDING, 8)
+        block_kernel[(self.left.total // tile.rows, self.right.total // tile.columns)](
+            self.left.side,
+            self.right.side,
+            self.numbers,
+            out,
+            FORM=self.form,
+            TERMS=self.terms,
+            DTYPE=TRITON_TYPES[self.dtype],
+            I=tile.rows,
+            J=tile.columns,
+            num_warps=tile.warps,
+            enable_fp_fusion=True,
+        )
+        return out
+
+    def _regions(self) -> Iterator[Region]:
+        """Pairs that tensor cores take, and those that need differences: all together, every pair once."""
+        if not any(leaf.expanded for leaf in self.form.leaves):
+            yield Region(range(self.left.total), range(self.right.total), True)
+            return
+        rows, columns = self.left.near, self.right.near
+        parts = (
+            Region(range(rows), range(columns), False),
+            Region(range(rows), range(columns, self.right.total), True),
+            Region(range(rows, self.left.total), range(self.right.total), True),
+        )
+        yield from (part for part in parts if part.rows and part.columns)
+
+    def _tile(self, region: Region, vectors: Tensor) -> Tile:
+        candidates = product_tiles(vectors.shape[2], region.exact)
+        if len(candidates) == 1:
+            return candidates[0]
+        rows = region.rows[: TUNING_TILES * PADDING]
+        sample = Region(rows, region.columns[:RUN], region.exact)
+
+        def milliseconds(tile: Tile) -> float:
+            columns = sample.columns
+            return launch_time(lambda: self._launch(sample, tile, vectors, columns, len(columns)))
+
+        size = (len(sample.rows), len(sample.columns), vectors.shape[2], str(self.dtype))
+        key = tile_key(vectors.device, "product", self.form, self.terms, region.exact, self.square, *size)
+        return CHOICES.best(key, candidates, milliseconds)
+
+    def _launch(self, region: Region, tile: Tile, vectors: Tensor, columns: range, run: int) -> Tensor:
+        """Sums (runs, rows, T) in float32."""
+        height, count = len(region.rows), -(-len(columns) // run)
+        out = torch.empty(count, height, vectors.shape[2], device=vectors.device)
+        options: dict[str, Any] = {"num_warps": tile.warps, "num_stages": 2, "enable_fp_fusion": True}
+        product_kernel[(height // tile.rows, count)](
+            self.left.side,
+            self.right.side,
+            self.numbers,
+            vectors,
+            out,
+            region.rows.start,
+            columns.start,
+            columns.stop,
+            run,
+            height,
+            FORM=self.form,
+            TERMS=self.terms,
+            EXACT=region.exact,
+            SQUARE=self.square,
+            I=tile.rows,
+            J=tile.columns,
+            T=vectors.shape[2],
+            **options,
+        )
+        return out
+
+
+TRITON_TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
+
+
+def runs(region: Region, tile: Tile, numbers: int) -> Iterator[tuple[range, int]]:
+    """Columns of a region for one launch after the other, and how many of them each run has.
+
+    Args:
+        region: rows and columns.
+        tile: of the kernel.
+        numbers: how many of 4 bytes a run leaves for each row.
+    """
+    programs = math.ceil(PROGRAMS / math.ceil(len(region.rows) / tile.rows))
+    run = min(RUN, max(LEAST_RUN, math.ceil(len(region.columns) / programs)))
+    run = math.ceil(run / PADDING) * PADDING
+    at_once = max(1, PARTIAL_BYTES // (4 * numbers * len(region.rows))) * run
+    for start in range(0, len(region.columns), at_once):
+        yield region.columns[start : start + at_once], run

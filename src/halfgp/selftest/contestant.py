@@ -1,0 +1,46 @@
+"""A backend that is held to the contract, with what its error bound has to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from halfgp.backends.base import Backend
+from halfgp.precision import Precision
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A backend under test.
+
+    Attributes:
+        label: for the name of the test.
+        backend: what is bound.
+        run: how many products are added in the products' format before the sum in the wide one; 0 for none.
+        expansion: the precisions in which squared distances of points near their mean come from
+            |x|^2 + |y|^2 - 2 x.y, whose error is relative to |x|^2 + |y|^2.
+        inputs: what becomes of scaled features in a 16-bit precision: "rounded" to its format, "unrounded"
+            (in the format that computes), "split" into two numbers of it, or "fixed point" where there are
+            many of them, else unrounded.
+        stored_inputs: the same where entries are stored; empty for `inputs`.
+        device: of the points.
+        absent: why it cannot run here; empty where it can.
+    """
+
+    label: str
+    backend: Backend
+    run: int = 0
+    expansion: tuple[str, ...] = ()
+    inputs: str = "rounded"
+    stored_inputs: str = ""
+    device: str = "cpu"
+    absent: str = ""
+
+    def expands(self, precision: Precision) -> bool:
+        """Whether `expansion` has a precision."""
+        return precision.name in self.expansion
+
+    def to(self, tensor: Tensor) -> Tensor:
+        """On the device."""
+        return tensor.to(self.device)

@@ -1,0 +1,141 @@
+"""GPU kernels in Triton's interpreter, beyond the contract that all backends have."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from contracts.backends import BACKENDS
+
+pytest.importorskip("triton")
+
+from halfgp import RBF, ExactGP, KernelOperator, Matern, RationalQuadratic
+from halfgp.backends.reference import ReferenceBackend
+from halfgp.backends.triton import TritonBackend
+from halfgp.backends.triton.product import RUN, Region, runs
+from halfgp.backends.triton.tiles import Tile, TileChoices
+from halfgp.errors import BackendError
+from halfgp.precision import HALF, SINGLE, Precision
+from halfgp.selftest.checks import assert_product_is_right, bind, random
+from halfgp.selftest.contestant import Contestant
+
+CONTESTANT: Contestant = next(place.values[0] for place in BACKENDS if place.id == "triton")
+
+
+@pytest.mark.parametrize("name", ["single", "half", "bfloat16"])
+@pytest.mark.parametrize("t", [1, 16, 17, 256, 300])
+def test_any_number_of_right_hand_sides(name: str, t: int) -> None:
+    x, v = random(130, 4), random(130, t, seed=1)
+    matrix = bind(CONTESTANT, RBF(2.0), x, None, name)
+    assert_product_is_right(CONTESTANT, matrix, RBF(2.0), x, None, v)
+
+
+@pytest.mark.parametrize("name", ["single", "half"])
+@pytest.mark.parametrize("d", [1, 2, 16, 17, 65, 512])
+def test_any_number_of_features(name: str, d: int) -> None:
+    x, kernel = random(40, d), Matern(1.5, lengthscale=torch.linspace(1.0, 2.0, d) * d**0.5)
+    matrix = bind(CONTESTANT, kernel, x, None, name)
+    assert_product_is_right(CONTESTANT, matrix, kernel, x, None, random(40, 3, seed=1))
+
+
+def test_without_the_low_part_entries_are_numbers_of_half_and_the_bound_of_the_other_mode_breaks() -> None:
+    x, v, kernel = random(100, 5), random(100, 4, seed=1), RBF(2.0)
+    precision = Precision.resolve("half").with_entries(SINGLE)
+    fast = TritonBackend(fast=True).bind(kernel, x, None, precision=precision, store=False, threads=None)
+    assert fast.precision.entries is HALF
+    block = fast.block(None, None)
+    assert torch.equal(block, block.half().float())
+    assert_product_is_right(CONTESTANT, fast, kernel, x, None, v)
+    exact = bind(CONTESTANT, kernel, x, None, "double").matmul(v, None)
+    full = bind(CONTESTANT, kernel, x, None, "half").matmul(v, None)
+    error = [float((found - exact).abs().max()) for found in (fast.matmul(v, None), full)]
+    assert error[0] > 20 * error[1]
+
+
+def test_a_fit_and_its_predictions_are_those_of_the_reference() -> None:
+    x = random(150, 2)
+    y = torch.sin(2 * x.sum(dim=1)) + 0.1 * random(150, 1, seed=1)[:, 0]
+    new = random(20, 2, seed=2)
+    options = {
+        "method": "cg",
+        "training__subset": 0,
+        "training__steps": 2,
+        "training__probes": 2,
+        "solve__tol": 1e-4,
+        "variances__method": "local",
+    }
+    models = [ExactGP(backend=backend, **options).fit(x, y) for backend in ("triton", "reference")]  # type: ignore[arg-type]
+    found, wanted = (model.predict(new, return_std=True, return_error=True) for model in models)
+    assert models[0].posterior.operator.backend.name == "triton"
+    # Two steps of training end within the tolerance of their solves, and weights within theirs.
+    torch.testing.assert_close(torch.tensor(found.mean), torch.tensor(wanted.mean), rtol=0.0, atol=0.02)
+    torch.testing.assert_close(torch.tensor(found.std), torch.tensor(wanted.std), rtol=0.05, atol=0.0)
+
+
+def test_gradients_of_half_are_by_differences_and_as_exact_as_those_of_single() -> None:
+    x, u, v = random(140, 6), random(140, 3, seed=1), random(140, 3, seed=2)
+    kernel = RationalQuadratic(1.3, lengthscale=[1.0, 2.0, 3.0, 1.5, 2.5, 0.5]) * RBF(4.0)
+    double = ReferenceBackend().bind(
+        kernel, x, None, precision=Precision.resolve("double"), store=False, threads=None
+    )
+    wanted, _, _ = double.bilinear_gradient(u, v, False)
+    magnitude, _, _ = double.bilinear_gradient(u.abs(), v.abs(), False)
+    for name in ("half", "bfloat16", "single"):
+        found, _, _ = bind(CONTESTANT, kernel, x, None, name).bilinear_gradient(u, v, False)
+        for key in wanted:
+            # Some dozen roundings of single an entry; sums are of 140 and then in double.
+            assert bool(
+                ((found[key] - wanted[key]).abs() <= 200 * SINGLE.eps * magnitude[key].abs()).all()
+            ), key
+
+
+def test_runs_cover_every_column_once_and_are_short_enough_for_single() -> None:
+    for rows, columns in ((128, 128), (128, 10**6), (10**6, 10**5)):
+        parts = list(runs(Region(range(rows), range(columns), False), Tile(128, 64, 4), 256))
+        assert parts[0][0].start == 0
+        assert all(a.stop == b.start for (a, _), (b, _) in itertools.pairwise(parts))
+        assert parts[-1][0].stop == columns
+        assert all(run <= RUN for _, run in parts)
+
+
+def test_points_on_the_cpu_are_refused_where_nothing_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("halfgp.backends.triton.INTERPRETED", False)
+    with pytest.raises(ValueError, match='`backend="triton"` needs points on a GPU; got cpu'):
+        KernelOperator(RBF(), random(5, 2), backend="triton")
+
+
+def test_a_strange_profile_is_refused_with_a_remedy() -> None:
+    from halfgp.backends.triton import description
+
+    strange = RBF().program()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(description, "PROFILES", ())
+        with pytest.raises(BackendError, match=r"does not know the profile 'rbf'.*reference"):
+            description.describe(strange, [1], expand=True, normalised=False, cut=False, units=False)
+
+
+def test_the_fastest_tile_is_timed_once_and_remembered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, timed = tmp_path / "cache" / "tiles.json", []
+    slow, quick = Tile(128, 64, 4), Tile(64, 32, 8)
+
+    def milliseconds(tile: Tile) -> float:
+        timed.append(tile)
+        return {slow: 2.0, quick: 1.0}[tile]
+
+    choices = TileChoices(path)
+    with caplog.at_level(logging.WARNING, "halfgp"):
+        assert choices.best("a", (slow, quick), milliseconds) == quick
+    assert "Compiling 2 candidates" in caplog.text
+    assert choices.best("a", (slow, quick), milliseconds) == quick
+    assert TileChoices(path).best("a", (slow, quick), milliseconds) == quick  # another process
+    assert timed == [slow, quick]
+    assert json.loads(path.read_text()) == {"a": list(quick)}
+    path.write_text("{half")
+    assert TileChoices(path).best("a", (slow, quick), milliseconds) == quick
+    assert len(timed) == 4

@@ -1,0 +1,78 @@
+"""The machine code of GPU kernels, compiled in a process of its own: nothing is run on a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "gpu_codegen.py"
+TENSOR_CORES = {"sm80": "HMMA", "sm90": "HGMMA"}
+FIELDS = {
+    "kernel",
+    "target",
+    "gradient",
+    "tensor_core",
+    "registers",
+    "spills",
+    "shared_bytes",
+    "instructions_per_entry",
+}
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    path = tmp_path_factory.mktemp("codegen") / "rows.json"
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, BENCHMARK, "--quick", "--json", path]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert "estimate" in done.stdout.lower()
+    found: list[dict[str, Any]] = json.loads(path.read_text())
+    return found
+
+
+def test_products_and_gradients_of_both_targets_are_told(rows: list[dict[str, Any]]) -> None:
+    assert all(row.keys() >= FIELDS for row in rows)
+    assert {(row["target"], row["gradient"]) for row in rows} == {
+        (target, gradient) for target in TENSOR_CORES for gradient in (False, True)
+    }
+
+
+def test_what_was_compiled_for_half_uses_tensor_cores_and_spills_nothing(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert row["tensor_core"] == TENSOR_CORES[row["target"]], row
+        assert row["spills"] == 0, row
+
+
+def test_registers_and_shared_memory_leave_a_multiprocessor_eight_warps(rows: list[dict[str, Any]]) -> None:
+    """Two blocks of four, or one of eight where right-hand sides are many."""
+    for row in rows:
+        assert row["blocks_per_multiprocessor"] >= (1 if row["columns"] > 32 else 2), row
+
+
+def test_a_product_of_a_few_columns_takes_few_instructions_an_entry(rows: list[dict[str, Any]]) -> None:
+    """Up to 10.6 were found; twelve leave room for another compiler."""
+    products = [
+        row for row in rows if row["kernel"] == "rbf" and not row["gradient"] and row["columns"] == 16
+    ]
+    assert len(products) == 4  # with the low part of K and without, on both targets
+    assert all(row["instructions_per_entry"] <= 12 for row in products)
+
+
+def test_the_benchmark_for_a_gpu_runs_dry(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.json"
+    command = [sys.executable, BENCHMARK.with_name("gpu.py"), "--dry", "--only", "halfgp", "--json", path]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "times mean nothing" in done.stdout
+    rows = json.loads(path.read_text())
+    errors = {row["who"]: row["error"] for row in rows if not row["gradient"]}
+    assert set(errors) == {"halfgp, half", "halfgp, half, fast", "halfgp, bfloat16", "halfgp, single"}
+    assert errors["halfgp, half"] < 2**-11  # half's unit roundoff
+    assert sum(row["gradient"] for row in rows) == 1
