@@ -307,4 +307,5 @@ def test_stored_entries_take_the_bytes_that_are_announced(precision: str, width:
     """)
     points_and_objects = 200 // width * 2**17
     assert grown <= announced + points_and_objects
-    assert grown >= 0.7 * announced  # pages of padding are not touched
+    # An outlying point has a block of its own, whose pages are hardly touched.
+    assert outliers or grown >= 0.9 * announced
