@@ -10,8 +10,9 @@ from botorch.acquisition import qLogExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
+from linear_operator.settings import max_cholesky_size
 
-from halfgp.integrations.gpytorch import MaternKernel, enable
+from halfgp.integrations.gpytorch import MaternKernel, enable, likelihood_terms
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -51,13 +52,24 @@ def test_a_kernel_of_ours_in_their_model_finds_the_same_point():
 
 
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.OptimizationWarning")
-def test_beyond_cholesky_a_step_goes_through_our_solver():
+def test_beyond_cholesky_a_step_goes_through_our_solver(monkeypatch):
+    """BoTorch turns GPyTorch's own solves off, and Cholesky's limit up, which is 4,096 rows with it."""
+    sizes = []
+    plain = likelihood_terms.krylov_terms
+
+    def terms(system, *args, **options):
+        sizes.append(system.shape)
+        return plain(system, *args, **options)
+
+    monkeypatch.setattr(likelihood_terms, "krylov_terms", terms)
     x, y = rows(900)
-    with enable():
+    with enable(), max_cholesky_size(800):
         model = SingleTaskGP(x, y)
         point, _ = step(model, y)
         posterior = model.posterior(x[:5])
         draws = posterior.rsample(torch.Size([64]))
+    assert sizes
+    assert set(sizes) == {(900, 900)}
     assert draws.shape == (64, 5, 1)
     assert bool(draws.isfinite().all())
     assert float((point - 0.6).norm()) < 0.2

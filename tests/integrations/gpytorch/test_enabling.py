@@ -98,7 +98,7 @@ def test_beyond_cholesky_the_terms_are_within_their_standard_error():
         exact = log_terms(ScaleKernel(RBFKernel()).double(), x, y, noise)
     with enable():
         quadratic, log_det = log_terms(ScaleKernel(RBFKernel()).double(), x, y, noise)
-    # Targets are solved for to a hundredth. The standard error is that of the same probes.
+    # Targets are solved for to `OF_TARGETS`. The standard error is that of the same probes.
     assert abs(quadratic / exact[0] - 1) < 0.02
     operator = KernelOperator(math.log(2) * RBF(math.log(2)), x, noise=0.1)
     terms = krylov_terms(operator.bound, PivotedCholesky().build(operator), y[:, None], max_iterations=20)

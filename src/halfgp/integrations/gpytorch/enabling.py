@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel, LinearKernel, ProductKernel
 from gpytorch.lazy import LazyEvaluatedKernelTensor
-from linear_operator import to_linear_operator
+from linear_operator import settings, to_linear_operator
 from torch import Tensor
 
 from halfgp.errors import BackendWarning
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
 from halfgp.integrations.gpytorch.kernels import LEAVES, covariance
+from halfgp.integrations.gpytorch.noisy_covariance import NoisyCovariance
 from halfgp.integrations.gpytorch.prediction import SolvedPredictions
 from halfgp.precision import Precision
 
@@ -67,6 +70,7 @@ class enable:
             (Kernel, "prediction_strategy"): _predictions,
             (LinearKernel, "prediction_strategy"): _predictions,
             (LazyEvaluatedKernelTensor, "evaluate_kernel"): self._evaluated(),
+            (MultivariateNormal, "log_prob"): self._log_prob(),
         }
 
     def _forward(self, family: type[Kernel]) -> Callable[..., Any]:
@@ -96,6 +100,20 @@ class enable:
             return result
 
         return forward
+
+    def _log_prob(self) -> Callable[..., Any]:
+        """By our matrix where it is ours, also where BoTorch has told GPyTorch to take dense factors."""
+        own = MultivariateNormal.__dict__["log_prob"]
+
+        def log_prob(distribution: MultivariateNormal, value: Tensor) -> Tensor:
+            matrix = distribution.lazy_covariance_matrix.evaluate_kernel()
+            ours = isinstance(matrix, NoisyCovariance) and matrix.is_ours
+            theirs = settings.fast_computations(True, True, True) if ours else contextlib.nullcontext()
+            with theirs:
+                density: Tensor = own(distribution, value)
+            return density
+
+        return log_prob
 
     def _evaluated(self) -> Callable[..., Any]:
         """As ever, and a word about what could not be taken over."""
