@@ -120,9 +120,9 @@ def test_frequencies_and_noise_of_a_sample_have_seeds_of_their_own(monkeypatch):
     x, seeds = points(5), []
     plain = PriorSamples.draw
 
-    def draw(kernel, d, samples, features, seed):
+    def draw(kernel, d, samples, features, seed, device):
         seeds.append(seed)
-        return plain(kernel, d, samples, features, seed)
+        return plain(kernel, d, samples, features, seed, device)
 
     monkeypatch.setattr(PriorSamples, "draw", draw)
     for seed in (0, 0, 1):

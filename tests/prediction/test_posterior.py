@@ -127,9 +127,9 @@ def test_frequencies_and_noise_of_a_sample_have_seeds_of_their_own(monkeypatch):
     """With one seed they would be the same numbers, which second moments do not show."""
     seeds, plain = [], PriorSamples.draw
 
-    def draw(kernel, d, samples, features, seed):
+    def draw(kernel, d, samples, features, seed, device):
         seeds.append(seed)
-        return plain(kernel, d, samples, features, seed)
+        return plain(kernel, d, samples, features, seed, device)
 
     monkeypatch.setattr(PriorSamples, "draw", draw)
     found = posterior(at(KERNELS["rbf"]), "cholesky")
