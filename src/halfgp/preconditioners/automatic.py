@@ -25,7 +25,7 @@ class AutomaticPreconditioner:
     √(2.5 n) pivots are taken, which costs about as much as two products. What they leave of a row's variance,
     beside its noise, is about the condition of the matrix that low rank leaves to CG. It falls like a power
     of the rank. Where that takes it below 1 within 3 √n pivots, low rank of so many is the best there is:
-    nothing is above the matrix, and a handful of passes do. They cost some six products, whatever n is, and
+    nothing is above the matrix, and a handful of passes do. They cost some nine products, whatever n is, and
     are taken unless the first ones leave a tenth of the noise at most. Where low rank does not reach so far,
     the pivots become landmarks.
 
