@@ -19,10 +19,10 @@ from halfgp.scores import Scores
 
 LEVELS = (0.5, 0.9, 0.95)
 ROUTES: dict[str, tuple[int, dict[str, Any]]] = {
-    "double factor": (1000, {}),
-    "products": (3000, {"method": "cg", "training__subset": 200, "variances__method": "local"}),
+    "double factor": (600, {}),
+    "products": (1500, {"method": "cg", "training__subset": 200, "variances__method": "local"}),
 }
-TESTED = 20_000
+TESTED = 6_000
 DEVIATIONS = 4.0
 # Deviations of about one, and means of zero.
 NOISES: dict[str, Callable[[np.random.Generator, int], Any]] = {

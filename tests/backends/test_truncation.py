@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from contracts.backends import CPU, Contestant
+from contracts.backends import CPU, NATIVE_CPU, Contestant
 from contracts.textbook import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from halfgp.precision import SINGLE, Precision
 from halfgp.truncation import Truncation
 
 each_machine = pytest.mark.parametrize("contestant", CPU)
+each_native_machine = pytest.mark.parametrize("contestant", NATIVE_CPU)
 FORMATS = ("half", "bfloat16", "single", "double")
 N = 700  # three blocks, the last not full
 
@@ -75,7 +76,7 @@ def assert_same(one: KernelMatrix, two: KernelMatrix, inputs: bool = True) -> No
 VANISHING = ("rbf", "matern12", "matern32", "matern52", "white", "product", "nested")
 
 
-@each_machine
+@each_native_machine
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_results_are_the_same_to_the_bit_for_every_kernel_and_format(
@@ -134,7 +135,7 @@ def test_no_result_depends_on_the_threads(contestant: Contestant) -> None:
     assert_same(one, two)
 
 
-@each_machine
+@each_native_machine
 @pytest.mark.parametrize("name", ["half", "single", "double"])
 @pytest.mark.parametrize(
     "kernel",
@@ -163,7 +164,7 @@ def test_a_cutoff_is_a_matter_of_entries_and_within_its_bound(
     assert 0.0 < lost <= cut.dropped() <= whole.dropped() * 1.0000001
 
 
-@pytest.mark.parametrize("contestant", [place for place in CPU if not place.id.startswith("qemu")])
+@each_native_machine
 @given(
     st.integers(1, 3),
     st.floats(-6, 1),

@@ -13,6 +13,8 @@ from halfgp.errors import InputError
 from halfgp.precision import DOUBLE, SINGLE
 from halfgp.preconditioners import Nystrom, PivotedCholesky, RandomlyPivotedCholesky
 from halfgp.preconditioners.base import automatic_rank
+from halfgp.preconditioners.partial_cholesky import partial_cholesky
+from halfgp.preconditioners.pivoted_cholesky import Greedy
 
 RECIPES = [PivotedCholesky, RandomlyPivotedCholesky, Nystrom]
 
@@ -88,6 +90,16 @@ def test_pivots_are_greedy():
         rest = rest - torch.outer(rest[i], rest[i]) / rest[i, i]
     p = PivotedCholesky(rank=5).build(op)
     assert p.remaining_trace == pytest.approx(float(rest.trace()), rel=1e-3)
+
+
+def test_a_factor_goes_on_from_one_of_lower_rank():
+    op, rule = operator(), Greedy(block=1)
+    whole = partial_cholesky(op, 12, None, rule)
+    further = partial_cholesky(op, 12, None, rule, earlier=partial_cholesky(op, 5, None, rule))
+    assert torch.equal(further.pivots, whole.pivots)
+    assert further.evaluated == whole.evaluated == 12
+    torch.testing.assert_close(further.factor, whole.factor)
+    torch.testing.assert_close(further.traces, whole.traces)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -53,11 +53,12 @@ class AutomaticPreconditioner:
         source = as_operator(operator)
         n = source.size
         first = landmarks_within(n, self.memory) if self.rank is None else min(self.rank, n)
-        found = partial_cholesky(source, first, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
+        rule = Greedy(LARGEST_BLOCK)
+        found = partial_cholesky(source, first, None, rule, floor_of_noise=True)
         most = min(n, 3 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
         if not isinstance(source, BoundKernel) or expected(found, most) <= 1.0:
             if excess(found) > ENOUGH and most > first:
-                found = partial_cholesky(source, most, None, Greedy(LARGEST_BLOCK), floor_of_noise=True)
+                found = partial_cholesky(source, most, None, rule, floor_of_noise=True, earlier=found)
             return found.low_rank_plus_noise()
         return conditioned_on(source, found.pivots, self.neighbours, self.seed)
 

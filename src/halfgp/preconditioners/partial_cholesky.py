@@ -76,6 +76,7 @@ def partial_cholesky(
     rule: PivotRule,
     *,
     floor_of_noise: bool = False,
+    earlier: PartialCholesky | None = None,
 ) -> PartialCholesky:
     """Factor in single, by blocks, until the rank, the noise or round-off is reached.
 
@@ -85,6 +86,7 @@ def partial_cholesky(
         own_noise: what of the diagonal is noise, if the operator does not say.
         rule: picks pivots.
         floor_of_noise: end there with a rank that is given, too.
+        earlier: of lower rank, of the same matrix, to go on from.
     """
     source, noise, here = kernel_part(operator, own_noise)
     diagonal = source.gathered(here)  # of all rows: every share picks the same pivots
@@ -101,6 +103,9 @@ def partial_cholesky(
     k = evaluated = 0
     pivots = torch.empty(wanted, dtype=torch.long, device=diagonal.device)
     traces = torch.empty(wanted, dtype=torch.float64)
+    if earlier is not None:
+        k, evaluated, diagonal = len(earlier.pivots), earlier.evaluated, earlier.remaining.clone()
+        factor[:k], pivots[:k], traces[:k] = earlier.factor, earlier.pivots, earlier.traces
     while k < wanted and (largest := float(diagonal.max())) > floor and float(diagonal.sum()) > goal:
         candidates = rule.propose(diagonal)
         rows = kernel_rows(source, noise, candidates).float()  # single is what K's rows are computed in
