@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from halfgp.delimited import Dialect
 from halfgp.errors import InputError
-from halfgp.tables import read_table, table, write_table
+from halfgp.tables import parquet, read_table, table, write_table
 
 TEXT = [".csv", ".tsv", ".csv.gz", ".tsv.gz"]
 BINARY = [".npz", ".npy"]
@@ -367,6 +367,19 @@ def test_parquet_columns_are_numbers_or_named_in_the_error(tmp_path: Path) -> No
     assert np.array_equal(table.X, wanted, equal_nan=True)
     with pytest.raises(InputError, match=f"Column 'label' .* must hold numbers; got string. {LABEL}"):
         read_table(tmp_path / "t.parquet", target="y")
+
+
+@needs_pyarrow
+def test_parquet_is_read_some_rows_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(parquet, "CHUNK", 7)
+    values = {"a": [None if i % 5 == 0 else i for i in range(40)], "y": [i / 3 for i in range(40)]}
+    pq.write_table(pa.table(values), tmp_path / "t.parquet", row_group_size=11)
+    table = read_table(tmp_path / "t.parquet", target="y")
+    np.testing.assert_array_equal(table.X[:, 0], np.array(values["a"], dtype=float))
+    np.testing.assert_array_equal(table.y, values["y"])
 
 
 def test_parquet_without_pyarrow_says_what_to_install(
