@@ -16,6 +16,7 @@ predictions and their variances.
 
     HALFGP_DATA=... python benchmarks/training.py             everything; an hour on two cores
     python benchmarks/training.py --sets pol --methods paper  some; replaces its rows in training.json
+    python benchmarks/training.py --sets osborne-891888 --methods default    one of LARGE: minutes to hours
 """
 
 from __future__ import annotations
@@ -39,11 +40,26 @@ from training_peers import METHODS, StandardisedSplit
 
 HERE = Path(__file__).parent
 UCI = ("pol", "elevators", "bike", "kin40k", "protein")
-# Few features, and so many training rows.
-DENSE = {"osborne-30000": 30_000, "osborne-100000": 100_000, "terrain": 20_000}
-DENSE_METHODS = ("default", "gpboost")
-DENSE_TESTS = 10_000
+# Training rows, and rows to be tested by, drawn from a large set.
+DENSE = {
+    "osborne-30000": ("osborne_magnetic", 30_000, 10_000),
+    "osborne-100000": ("osborne_magnetic", 100_000, 10_000),
+    "terrain": ("dem", 20_000, 10_000),
+}
+# Those that take longer, in pairs: more rows have to be worth it.
+LARGE = {
+    "osborne-50000": ("osborne_magnetic", 50_000, 99_099),
+    "osborne-200000": ("osborne_magnetic", 200_000, 99_099),
+    "osborne-891888": ("osborne_magnetic", 891_888, 99_099),
+    "covtype-20000": ("covtype_elev", 20_000, 10_000),
+    "covtype-100000": ("covtype_elev", 100_000, 10_000),
+    "houseelectric-50000": ("houseelectric", 50_000, 10_000),
+    "houseelectric-500000": ("houseelectric", 500_000, 10_000),
+}
+DRAWN = DENSE | LARGE
+DRAWN_METHODS = ("default", "gpboost")
 SETS = (*UCI, *DENSE)
+ALL_SETS = (*SETS, *LARGE)
 HEADINGS = (
     *("set", "method", "rows", "RMSE", "NLL", "constant", "95 %", "fit s", "predict s", "x GPyTorch", "GB"),
 )
@@ -60,12 +76,13 @@ PUBLISHED = {
 def measure(set_name: str, method: str) -> dict[str, Any]:
     """One fit, in this process."""
     run, limit = METHODS[method]
-    if set_name in DENSE:
-        dataset = load_dem() if set_name == "terrain" else load_large("osborne_magnetic")
-        full, tests = DENSE[set_name], DENSE_TESTS
+    tests: int | None = None
+    if set_name in DRAWN:
+        source, full, tests = DRAWN[set_name]
+        dataset = load_dem() if source == "dem" else load_large(source)
     else:
         dataset = load_uci(set_name)
-        full, tests = len(dataset.split(0)[1]), None
+        full = len(dataset.split(0)[1])
     rows = StandardisedSplit.of(dataset, full if limit is None else min(limit, full), tests)
     outcome = run(rows)
     found = score(rows.y_test, outcome.mean, outcome.std, intervals=outcome.intervals)
@@ -127,7 +144,7 @@ def main(
         for method in methods.split(","):
             if method == "memory" and set_name != "protein":
                 continue  # the one set with 40,000 rows
-            if (method not in DENSE_METHODS) if set_name in DENSE else (method == "gpboost"):
+            if (method not in DRAWN_METHODS) if set_name in DRAWN else (method == "gpboost"):
                 continue
             command = [sys.executable, __file__, "--one", "--sets", set_name, "--methods", method]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -136,7 +153,7 @@ def main(
                 continue
             row = json.loads(done.stdout.strip().splitlines()[-1])
             results = [r for r in results if (r["set"], r["method"]) != (set_name, method)] + [row]
-            results.sort(key=lambda r: (SETS.index(r["set"]), list(METHODS).index(r["method"])))
+            results.sort(key=lambda r: (ALL_SETS.index(r["set"]), list(METHODS).index(r["method"])))
             output.write_text(json.dumps(results, indent=1) + "\n")
             console.print(
                 f"[dim]{set_name}, {method}: RMSE {row['rmse']:.4f}, NLL {row['nll']:.3f},"

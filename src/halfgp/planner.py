@@ -36,22 +36,28 @@ ITERATIONS = 40  # of a solve, as on the real sets at the tolerances of the defa
 RESIDENT = 380 * 10**6  # of Python with torch and what else is imported, before any rows
 LOCAL_LANDMARKS = 256  # of local variances, at most
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
-FINAL_ITERATIONS = 95  # of the last solve, to a tolerance that deviations set
+FINAL_ITERATIONS = 115  # of the last solve, to a tolerance that deviations set, and of those for deviations
 BUILDING = 8  # passes that a preconditioner takes to build
-EVALUATIONS = 30  # of the likelihood in the exact stage, or of a subset's
+STEP_ITERATIONS = 25  # of a solve for a gradient on all rows
+BLOCK = 1.7  # passes that a product with some columns takes, beside one
+EVALUATIONS = 30  # of the likelihood in the exact stage
+SUBSET_EVALUATIONS = 14  # of a subset's, most of which are of a quarter of it
 # Rows whose densities training takes, and how many others each is given. In few dimensions a few surround a
 # row, and say most; what is left to learn is in how many rows are heard: in the last round four times as
 # many, for where densities have heavy tails, 32,000 rows of 100,000 prefer what all of them do not.
 FEW_FEATURES, IN_FEW, LAST_IN_FEW, IN_MANY = 4, (32_000, 20), (128_000, 20), (4000, 60)
 NEIGHBOUR_EVALUATIONS = 60  # of those
+STEP_EVALUATIONS = 15  # of those that follow a gradient on all rows
 LAST_EVALUATIONS = 16  # that the last round has of them, which begins near its end
 EXACT_STEP_ROWS = 20_000  # beyond, a gradient on all rows takes longer than all training before it
 EXACT_STEPS = 3  # at most; each has to pay
-EXPECTED_STEPS = 2  # that are taken, the last one without a gain
+EXPECTED_STEPS = 2.5  # that are taken, the last one without a gain
 TRACE_BYTES = 70  # of a neighbour of a row, in the factor that gradients take
-JUDGING = 8  # evaluations of a subset's likelihood that it takes to judge what was learned
+JUDGING = 4  # evaluations of a subset's likelihood that it takes to judge what was learned
 EVALUATION = 1.4  # in units of its factor and inverse: the rest is the kernel and its gradient
-GROWTH = 2.7  # of the time of dense algebra with its size: larger matrices come nearer to the machine's peak
+# Of the time of dense algebra with its size: larger matrices come nearer to the machine's peak.
+GROWTH_OF_INVERSE, GROWTH_OF_FACTOR = 2.5, 2.7
+FACTOR = {torch.float64: 2.5, torch.float32: 1.6}  # in units of it, with the solves that follow
 CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 1024, 256
 
 
@@ -161,7 +167,7 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         memory, seconds = exact_bytes(rows), exact_seconds(rows, settings.threads)
     else:
         variance = choose_variance(settings.variances.method, rows, limit)
-        iterations = min(settings.training.max_iterations, ITERATIONS)
+        iterations = min(settings.training.max_iterations, STEP_ITERATIONS)
         subset = min(settings.training.subset, rows)
         memory, neighbours, steps = exact_bytes(subset), 0, expected_steps(rows, settings)
         if steps:
@@ -172,19 +178,19 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             memory = max(memory, solve + TRACE_BYTES * rows * neighbours)
         # With a factor, a product or two tell how exact it is.
         final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
-        passes = steps * (iterations // 2 + 3) + final
-        seconds = passes * rows**2 / entry_rate(features, settings.threads)
+        a_step, a_pass = iterations * BLOCK + BUILDING, rows**2 / entry_rate(features, settings.threads)
+        passes = round(steps * (iterations + 1)) + final
+        seconds = (steps * a_step + final) * a_pass
         if neighbours:
             a_row = neighbour_seconds(features, settings.threads, neighbours)
             seconds += steps * rows * a_row
         if subset and settings.training.subset_iterations:
-            seconds += training_seconds(subset, rows, features, settings.threads)
+            seconds += training_seconds(subset, rows, features, settings.threads, steps)
         if variance == "cholesky":
             double = routes(method, settings.variances.method, rows, limit)[0] == "double factor"
-            memory = max(memory, factor_bytes(rows, 8 if double else 4))
-            # Of a factor and an inverse the first is a third of the work, and solves for the rows that are
-            # looked at come on top; single takes half of it.
-            seconds += dense_seconds(rows, settings.threads) * (0.5 if double else 0.25)
+            kind = torch.float64 if double else torch.float32
+            memory = max(memory, factor_bytes(rows, kind.itemsize))
+            seconds += FACTOR[kind] * factor_seconds(rows, kind, settings.threads)
         else:
             if settings.solve.preconditioner == "auto" and settings.solve.rank is None:
                 landmarks = landmarks_within(rows, preconditioner_bytes(limit))
@@ -200,13 +206,13 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
     return Plan(rows, features, method, variance, memory, limit or usable_memory(), passes, seconds)
 
 
-def expected_steps(rows: int, settings: Settings) -> int:
+def expected_steps(rows: int, settings: Settings) -> float:
     """On all rows: as many as are asked for, or exact ones after training on parts of the rows."""
     training = settings.training
     if training.steps is not None:
         return training.steps
     from_parts = 0 < training.subset < rows <= EXACT_STEP_ROWS and training.subset_iterations > 0
-    return EXPECTED_STEPS if from_parts else 0
+    return EXPECTED_STEPS if from_parts else 0.0
 
 
 def exact_bytes(rows: int) -> int:
@@ -226,27 +232,45 @@ def neighbourhoods(features: int, last: bool = True) -> tuple[int, int]:
     return LAST_IN_FEW if last else IN_FEW
 
 
-def training_seconds(subset: int, rows: int, features: int, threads: int | None) -> float:
-    """Time of learning from a subset and from neighbourhoods, and of judging both."""
+def training_seconds(subset: int, rows: int, features: int, threads: int | None, steps: float) -> float:
+    """Time of learning from a subset and from neighbourhoods, there and in so many steps, and of judging."""
     if subset == rows:
         return exact_seconds(rows, threads)
     heard, given = neighbourhoods(features, last=False)
     more, _ = neighbourhoods(features)
-    heard = NEIGHBOUR_EVALUATIONS * min(rows, heard) + LAST_EVALUATIONS * (min(rows, more) - min(rows, heard))
+    first, last = min(rows, heard), min(rows, more)
+    heard = (
+        NEIGHBOUR_EVALUATIONS * first + LAST_EVALUATIONS * (last - first) + steps * STEP_EVALUATIONS * last
+    )
     neighbours = heard * neighbour_seconds(features, threads, given)
-    return exact_seconds(subset, threads) * (1.0 + JUDGING / EVALUATIONS) + neighbours
+    evaluations = SUBSET_EVALUATIONS + JUDGING
+    return evaluations * EVALUATION * dense_seconds(subset, threads) + neighbours
 
 
 def dense_seconds(rows: int, threads: int | None) -> float:
     """Time of a Cholesky factor and an inverse in double, by the speed of small ones here."""
-    return float((rows / CALIBRATION_DENSE) ** GROWTH * _dense_calibration(threads))
+    growth = (rows / CALIBRATION_DENSE) ** GROWTH_OF_INVERSE
+    return float(growth * _small_inverse_seconds(threads))
+
+
+def factor_seconds(rows: int, kind: torch.dtype, threads: int | None) -> float:
+    """Time of a Cholesky factor alone."""
+    growth = (rows / CALIBRATION_DENSE) ** GROWTH_OF_FACTOR
+    return float(growth * _small_factor_seconds(kind, threads))
 
 
 @cache
-def _dense_calibration(threads: int | None) -> float:
+def _small_inverse_seconds(threads: int | None) -> float:
     matrix = torch.eye(CALIBRATION_DENSE, dtype=torch.float64) + 0.5
     with torch_threads(threads):
         return _fastest(lambda: torch.cholesky_inverse(torch.linalg.cholesky(matrix)))
+
+
+@cache
+def _small_factor_seconds(kind: torch.dtype, threads: int | None) -> float:
+    matrix = torch.eye(CALIBRATION_DENSE, dtype=kind) + 0.5
+    with torch_threads(threads):
+        return _fastest(lambda: torch.linalg.cholesky(matrix))
 
 
 @cache

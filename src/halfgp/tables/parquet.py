@@ -12,7 +12,6 @@ import numpy as np
 from halfgp.errors import InputError
 from halfgp.tables.columns import LEAVE_OUT, Floats, Selection, Wish, as_floats
 
-
 CHUNK = 2**16  # rows that are decoded at a time
 
 
