@@ -239,10 +239,8 @@ def training_seconds(subset: int, rows: int, features: int, threads: int | None,
     heard, given = neighbourhoods(features, last=False)
     more, _ = neighbourhoods(features)
     first, last = min(rows, heard), min(rows, more)
-    heard = (
-        NEIGHBOUR_EVALUATIONS * first + LAST_EVALUATIONS * (last - first) + steps * STEP_EVALUATIONS * last
-    )
-    neighbours = heard * neighbour_seconds(features, threads, given)
+    densities = NEIGHBOUR_EVALUATIONS * first + LAST_EVALUATIONS * (last - first)
+    neighbours = (densities + steps * STEP_EVALUATIONS * last) * neighbour_seconds(features, threads, given)
     evaluations = SUBSET_EVALUATIONS + JUDGING
     return evaluations * EVALUATION * dense_seconds(subset, threads) + neighbours
 
