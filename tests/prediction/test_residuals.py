@@ -129,3 +129,21 @@ def test_intervals_are_ordered_finite_and_nested(values, levels):
     for (lower, upper), (wider_lower, wider_upper) in pairwise(found):
         assert wider_lower <= lower
         assert upper <= wider_upper
+
+
+def test_intervals_are_no_narrower_than_errors_are_wide():
+    """Of residuals of next to nothing and some large ones, as of targets that are a sum of two features."""
+    m, error = 1000, 0.01
+    generator = torch.Generator().manual_seed(0)
+    weights = 1e-4 * torch.randn(m, 1, generator=generator, dtype=torch.float64)
+    weights[::10] *= 1e4
+    rows = LeftOut(torch.arange(m), *torch.ones(2, m, dtype=torch.float64))
+    exact = Residuals.of(weights, rows, torch.zeros(m, 1))
+    assert torch.equal(exact.ordered, weights.sort(dim=0).values)
+    lower, upper = Residuals.of(weights, rows, torch.full((m, 1), error)).interval(0.5)
+    assert lower < -0.9 * error
+    assert upper > 0.9 * error
+    wide, narrow = (
+        Residuals.of(100.0 * weights.sign(), rows, torch.full((m, 1), e)).interval(0.9) for e in (error, 0.0)
+    )
+    torch.testing.assert_close(wide, narrow, rtol=2e-4, atol=0.0)  # beside which errors are small

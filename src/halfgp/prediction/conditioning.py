@@ -221,7 +221,7 @@ class _Route:
             correction=correction,
             accuracy=accuracy,
             variances=self._variances,
-            known_residuals=Residuals.of(equations.operator.at(weights, left_out.rows), left_out),
+            known_residuals=self._known_residuals(left_out, solve, residual, correction),
             solve=_with_passes(solve, self._spent),
             scale=1.0,
             units=weights.new_ones(q),
@@ -229,6 +229,19 @@ class _Route:
             max_iterations=self._conditioning.max_iterations,
             seed=self._conditioning.seed,
         )
+
+    def _known_residuals(
+        self, rows: LeftOut, solve: SolveResult, residual: Tensor, correction: Tensor
+    ) -> Residuals:
+        """Of rows that are left out, with what their means are off by, and no less than is usual."""
+        solution = torch.as_tensor(solve.solution)
+        at_rows = [self._equations.operator.at(v, rows.rows) for v in (solution, residual, correction)]
+        errors = at_rows[1] - rows.residuals(at_rows[2])  # see `_accuracy`
+        if self._equations.factor is None:
+            # Beyond a deviation it is the deviations that tell.
+            usual = torch.as_tensor(solve.errors).clamp_max(1.0) * rows.variances.sqrt()[:, None]
+            errors = torch.hypot(errors, usual)
+        return Residuals.of(at_rows[0], rows, errors)
 
     @lazy
     def _others(self) -> LeftOut:

@@ -334,7 +334,12 @@ class ExactPosterior(Lazy):
             return self.known_residuals
         rows = self.problem.some_rows(SAMPLE, self.seed)
         left_out = self.variances.left_out(rows).of(self.variances.share)
-        return Residuals.of(self.operator.at(self.weights, rows), left_out)
+        weights, lacking = (self.operator.at(v, rows) for v in (self.weights, self.correction))
+        lacking = left_out.residuals(lacking)
+        deviations = left_out.variances.sqrt()
+        return Residuals.of(
+            weights, left_out, self.accuracy.of_means(lacking, torch.zeros_like(lacking), deviations)
+        )
 
     def rescaled(self, scales: Tensor) -> ExactPosterior:
         """The same with every variance of target c times scales[c] (q,), and no mean changed.

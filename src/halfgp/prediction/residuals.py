@@ -73,13 +73,18 @@ class Residuals:
     ordered: Tensor
 
     @classmethod
-    def of(cls, weights: Tensor, rows: LeftOut) -> Residuals:
-        """Of some rows, with their weights (m, q).
+    def of(cls, weights: Tensor, rows: LeftOut, errors: Tensor) -> Residuals:
+        """Of some rows, with their weights (m, q) and estimated numerical errors (m, q) of their means.
 
         Deviations are those that predictions have, without what numerical errors may add to them: a solve
-        that is not exact enough then widens intervals as it widens deviations.
+        that is not exact enough then widens intervals as it widens deviations. But where tails are heavy most
+        residuals are far smaller than a deviation, and an error that is small beside that may not be so
+        beside them. New means have errors of either sign, and so every other row takes its own to one side:
+        quantiles are no narrower than errors are wide.
         """
-        residuals = rows.residuals(weights) / rows.variances.sqrt()[:, None]
+        sides = torch.ones_like(errors)
+        sides[1::2] = -1.0
+        residuals = (rows.residuals(weights) + sides * errors.abs()) / rows.variances.sqrt()[:, None]
         return cls(residuals.sort(dim=0).values)
 
     def interval(self, level: float) -> tuple[Tensor, Tensor]:
