@@ -36,7 +36,7 @@ from halfgp.errors import DataWarning, FileError, InputError, MemoryLimitError
 from halfgp.model import LeaveOneOut, LogLikelihood, NumericalError, SolveIteration
 from halfgp.persistence import FORMAT_VERSION
 from halfgp.planner import Plan
-from halfgp.progress import ProgressBar
+from halfgp.progress import Descent, ProgressBar
 from halfgp.scores import Scores
 from halfgp.settings import Settings, SolveOptions, TrainingOptions, VarianceOptions
 from halfgp.training import Step
@@ -343,10 +343,24 @@ def test_progress_on_a_terminal_and_elsewhere(capfd: pytest.CaptureFixture[str])
     with ProgressBar(regressor.model_.settings, console) as bar:
         for step in regressor.history_:
             bar(step)
-        bar(SolveIteration(17, 0.1))
+        bar(SolveIteration(17, 0.1, 0.01))
     shown = screen.getvalue()
     assert all(word in shown for word in ("subset", "cg", "loss", "residual", "passes", "2/2"))
     assert all(word in shown for word in ("solve", "17 iterations"))
+
+
+@pytest.mark.parametrize("rate", [0.6, 0.8, 0.9])
+def test_from_the_tenth_iteration_on_it_is_known_how_many_are_left(rate: float) -> None:
+    """Of residuals that fall by a rate, and jump up and down by a tenth."""
+    descent, wanted = Descent(), 1e-4
+    total = math.ceil(math.log(wanted) / math.log(rate))
+    jumps = np.random.default_rng(0).uniform(0.9, 1.1, total + 1)
+    for i in range(1, total):
+        expected = descent.expected(SolveIteration(i, rate**i * jumps[i], wanted))
+        if i >= 10:
+            assert expected == pytest.approx(total, rel=0.3)
+    assert descent.expected(SolveIteration(total, wanted, wanted)) == total
+    assert descent.expected(SolveIteration(1, 0.5, wanted)) is None
 
 
 def test_a_callback_may_hear_of_the_last_solve() -> None:
@@ -356,7 +370,7 @@ def test_a_callback_may_hear_of_the_last_solve() -> None:
     steps, heard = ([e for e in events if isinstance(e, SolveIteration) == solve] for solve in (False, True))
     assert steps == regressor.history_
     assert [event.iteration for event in heard] == list(range(1, len(heard) + 1))
-    assert 0.0 < heard[-1].residual <= 1e-3
+    assert 0.0 < heard[-1].residual <= heard[-1].wanted <= 1e-3
 
 
 def test_callbacks_and_checkpoint(tmp_path: Path) -> None:

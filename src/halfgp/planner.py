@@ -37,6 +37,7 @@ RESIDENT = 380 * 10**6  # of Python with torch and what else is imported, before
 LOCAL_LANDMARKS = 256  # of local variances, at most
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
 FINAL_ITERATIONS = 115  # of the last solve, to a tolerance that deviations set, and of those for deviations
+FINAL_IN_FEW = 25  # the same where features are few, and neighbours say nearly all
 BUILDING = 8  # passes that a preconditioner takes to build
 STEP_ITERATIONS = 25  # of a solve for a gradient on all rows
 BLOCK = 1.7  # passes that a product with some columns takes, beside one
@@ -177,7 +178,8 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             solve = solve_bytes(rows, targets + settings.training.probes, iterations, rank)
             memory = max(memory, solve + TRACE_BYTES * rows * neighbours)
         # With a factor, a product or two tell how exact it is.
-        final = FINAL_ITERATIONS + BUILDING if variance == "local" else 2
+        needed_passes = FINAL_IN_FEW if features <= FEW_FEATURES else FINAL_ITERATIONS
+        final = needed_passes + BUILDING if variance == "local" else 2
         a_step, a_pass = iterations * BLOCK + BUILDING, rows**2 / entry_rate(features, settings.threads)
         passes = round(steps * (iterations + 1)) + final
         seconds = (steps * a_step + final) * a_pass

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from halfgp.model import FitCallback, FitEvent
+from halfgp.model import FitCallback, FitEvent, SolveIteration
 from halfgp.settings import Settings
 from halfgp.training import Step
 
 SOLVE = "solve"
+FEWEST = 8  # iterations that show a slope
+LEAST = 1e-300  # a residual of zero has no logarithm
 
 
 @contextmanager
@@ -25,6 +28,31 @@ def shown_progress(settings: Settings, wanted: bool = True) -> Iterator[tuple[Fi
         return
     with ProgressBar(settings) as bar:
         yield (bar,)
+
+
+class Descent:
+    """How many iterations a solve takes: its residual goes on falling as it did in the second half of them.
+
+    That is the slope of its logarithm by least squares, for residuals of CG go up and down.
+    """
+
+    def __init__(self) -> None:
+        self._logarithms: list[float] = []
+
+    def expected(self, event: SolveIteration) -> int | None:
+        """All iterations that it takes, or None as long as that cannot be seen."""
+        if event.iteration <= len(self._logarithms):  # another solve
+            self._logarithms.clear()
+        now = math.log(max(event.residual, LEAST))
+        self._logarithms += [now] * (event.iteration - len(self._logarithms))
+        left = now - math.log(max(event.wanted, LEAST))
+        if left <= 0.0:
+            return event.iteration
+        seen = self._logarithms[-max(FEWEST, event.iteration // 2) :]
+        if len(seen) < FEWEST:
+            return None
+        slope = float(np.polyfit(np.arange(len(seen)), seen, 1)[0])
+        return event.iteration + math.ceil(left / -slope) if slope < 0.0 else None
 
 
 class ProgressBar:
@@ -40,8 +68,8 @@ class ProgressBar:
 
     def __init__(self, settings: Settings, console: Console | None = None) -> None:
         exact = settings.training.subset_iterations
-        self._totals = {"subset": exact, "cholesky": exact, "cg": settings.training.steps or 0, SOLVE: 100}
-        self._digits = -math.log(settings.solve.tol)
+        self._totals = {"subset": exact, "cholesky": exact, "cg": settings.training.steps or 0}
+        self._descent = Descent()
         console = Console(stderr=True) if console is None else console
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -70,7 +98,7 @@ class ProgressBar:
         if isinstance(event, Step):
             self._show_step(event)
         else:
-            self._show_solve(event.iteration, event.residual)
+            self._show_solve(event)
 
     def _show_step(self, step: Step) -> None:
         self._passes += step.passes
@@ -83,13 +111,11 @@ class ProgressBar:
             figures += f", residual {step.residual:.1e} ({step.precision}), {self._passes} passes"
         self._progress.update(task, completed=done, total=total, figures=figures)
 
-    def _show_solve(self, iteration: int, residual: float) -> None:
-        """How far the solve is that predictions rest on, in percent of the digits it is to gain."""
-        gained = -math.log(max(residual, 1e-300)) / self._digits if self._digits > 0 else 1.0
-        figures = f"residual {residual:.1e}, {iteration} iterations"
-        self._progress.update(
-            self._task(SOLVE), completed=round(100 * min(max(gained, 0.0), 1.0)), figures=figures
-        )
+    def _show_solve(self, event: SolveIteration) -> None:
+        """How far the solve is that predictions rest on; its time left follows from its iterations."""
+        total = self._descent.expected(event)
+        figures = f"residual {event.residual:.1e} of {event.wanted:.1e}, {event.iteration} iterations"
+        self._progress.update(self._task(SOLVE), completed=event.iteration, total=total, figures=figures)
 
     def _task(self, stage: str) -> TaskID:
         """The line of a stage; those before it are done."""

@@ -22,11 +22,13 @@ class SolveIteration:
 
     Attributes:
         iteration: from 1, within one solve.
-        residual: the largest relative residual of any target.
+        residual: relative, of the target that is farthest from what is wanted of it.
+        wanted: what it is solved to, at least: the solve goes on until its error is small, too.
     """
 
     iteration: int
     residual: float
+    wanted: float
 
 
 FitEvent: TypeAlias = Step | SolveIteration
@@ -55,6 +57,7 @@ class Audience:
         logger.info("%s step %d: loss %.4f", step.stage, step.index, step.loss)
         self.tell(step)
 
-    def see_iteration(self, iteration: int, residuals: Tensor) -> None:
-        """As a solve reports an iteration, with residuals (q,)."""
-        self.tell(SolveIteration(iteration, float(residuals.max())))
+    def see_iteration(self, iteration: int, residuals: Tensor, wanted: Tensor) -> None:
+        """As a solve reports an iteration, with residuals (q,), and those that are wanted."""
+        worst = int((residuals / wanted).argmax())
+        self.tell(SolveIteration(iteration, float(residuals[worst]), float(wanted[worst])))

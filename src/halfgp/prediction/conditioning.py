@@ -6,8 +6,10 @@ import logging
 import math
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -38,7 +40,7 @@ from halfgp.prediction.posterior import ExactPosterior
 from halfgp.prediction.residuals import SAMPLE, LeftOut, Residuals
 from halfgp.prediction.variances import Variances
 from halfgp.problem import Problem
-from halfgp.solvers import Callback, SolveCheckpoint, SolveResult, cg
+from halfgp.solvers import SolveCheckpoint, SolveResult, cg
 from halfgp.solvers.base import EARLIER
 
 ROWS = 512  # that are looked at, each left out: their scale is then known to ten percent
@@ -50,6 +52,7 @@ LEAST_TOLD = 1e-3  # of a deviation: no solve by products is taken for better
 LEFT_OUT_WORK = 2 * 10**11  # entries of a factor that rows are left out with, twice each
 ROUNDS = 5  # of going on, each to a tolerance that the last one asked for
 PROGRESS = 0.7  # of the last round's share: one that leaves more has gained nothing
+SolveObserver: TypeAlias = Callable[[int, Tensor, Tensor], object]
 logger = logging.getLogger("halfgp")
 
 
@@ -87,7 +90,7 @@ def condition(
     hyperparameters: Hyperparameters,
     conditioning: Conditioning,
     start: Tensor | None = None,
-    observe: Callback | None = None,
+    observe: SolveObserver | None = None,
     checkpoint: SolveCheckpoint | None = None,
 ) -> ExactPosterior:
     """Solve for the weights, from `start` (m, q), of the rows held here, where there is one.
@@ -97,7 +100,8 @@ def condition(
         hyperparameters: where.
         conditioning: how.
         start: of the solve.
-        observe: called as observe(iteration, residuals) in every iteration, with those of the targets (q,).
+        observe: called as observe(iteration, residuals, wanted) in every iteration, with those of the targets
+            (q,) and those that they are solved to.
         checkpoint: of the solves, whose routes and rounds follow from the arguments: they are found by order.
 
     Raises:
@@ -145,7 +149,7 @@ class _Route:
         self,
         equations: Equations,
         conditioning: Conditioning,
-        observe: Callback | None,
+        observe: SolveObserver | None,
         checkpoint: SolveCheckpoint | None,
         spent: Counter[str],
     ) -> None:
@@ -253,20 +257,21 @@ class _Route:
 
     def _solve(self, b: Tensor, start: Tensor | None, error_tol: Tensor) -> SolveResult:
         """For targets (m, q)."""
+        observe, wanted = self._observe, self._residuals(b, error_tol)
         return cg(
             self._equations.operator,
             b,
             preconditioner=self._equations.preconditioner,
             x0=start,
-            tol=self._residuals(b, error_tol),
+            tol=wanted.tolist(),
             error_tol=error_tol.tolist(),
             max_iterations=self._conditioning.max_iterations,
-            callback=self._observe,
+            callback=None if observe is None else lambda i, residuals: observe(i, residuals, wanted),
             checkpoint=self._checkpoint,
             warn=False,  # another route may do
         )
 
-    def _residuals(self, b: Tensor, error_tol: Tensor) -> list[float]:
+    def _residuals(self, b: Tensor, error_tol: Tensor) -> Tensor:
         """Relative residuals (q,) at which what rows are off by is as small beside their deviations.
 
         In 99 % of the rows: where deviations differ much, those of the smallest ask for more than the mean.
@@ -281,8 +286,7 @@ class _Route:
             .sqrt()
             .clamp_min(torch.finfo(torch.float64).tiny)
         )
-        wanted: list[float] = (error_tol * deviation / sizes).clamp_max(self._conditioning.tol).tolist()
-        return wanted
+        return (error_tol * deviation / sizes).clamp_max(self._conditioning.tol)
 
     def _refined(self, solve: SolveResult, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Weights, their residual, and an estimate of what they lack, (m, q) each."""
