@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,14 +12,14 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.likelihood.traces.base import random_signs
 from halfgp.operators import Operator
-from halfgp.operators.base import column_major
+from halfgp.operators.base import column_major, rung_name
 from halfgp.preconditioners import Preconditioner, PreconditionerConfig, Root, build_preconditioner
 from halfgp.solvers import cg
 from halfgp.solvers.lanczos import LanczosProcess, LanczosResult
 from halfgp.solvers.quadrature import Bracket, Whitened, bracket_of
 
 OF_TARGETS, OF_PROBES = 0.03, 0.3  # relative residuals, whitened, of what is solved for
-RESIDUAL = 0.05  # of targets as they are, relative
+RESIDUAL = 0.03  # of targets as they are, relative, where the process ended before they were solved for
 SETTLED = 0.5  # of the standard error of the log-determinant: what is cut off may be so much
 LEAST = 0.9  # of the least eigenvalue that is known: rounding may have taken it a little lower
 
@@ -29,7 +30,7 @@ class KrylovTerms:
 
     Attributes:
         solutions: (n, q) A^-1 r.
-        quadratic: (q,) r'A^-1 r of every column.
+        quadratic: (q,) r'A^-1 r of every column, too small by what is of second order in its residual.
         log_det: an estimate.
         standard_error: of that, over probes, and what Lanczos cut off.
         left: (n, s), and
@@ -85,69 +86,122 @@ def krylov_terms(
     q, least = r.shape[1], LEAST if built.below else math.inf
     signs = random_signs(system.size, probes, torch.Generator().manual_seed(seed))[system.held].to(r.device)
     start = column_major(torch.cat([built.whiten(r), signs], dim=1))
-    goals = r.new_tensor([OF_TARGETS] * q + [OF_PROBES] * probes)
     passes = 0
     for rung in ("single", "double") if precision == "auto" else (precision, "double"):
         process = LanczosProcess(Whitened(system.with_precision(rung), built), start, None)
-        logarithms = _run(process, q, goals, least, max_iterations)
+        found = _run(process, q, least, max_iterations)
         passes += len(process.diagonal)
-        if logarithms is not None:
+        if found is not None:
             break
     else:
         raise InputError(
             "K + noise is not positive definite in double: Lanczos met an eigenvalue that is not positive."
             " Add noise to the diagonal."
         )
-    result = process.result(keep_basis=True)
-    solutions = built.whiten(_solutions(result), transposed=True)
+    weights = built.whiten(found.targets, transposed=True)
+    quadratic = system.dot(start[:, :q], found.targets)  # Galerkin's: the residual is orthogonal to targets
+    if not found.solved:
+        weights, quadratic, more = _gone_on(system, built, r, weights, precision)
+        passes += more
+    return KrylovTerms(
+        weights,
+        quadratic,
+        float(found.logarithms.samples.mean()) + built.log_determinant(),
+        found.logarithms.standard_error + found.logarithms.truncation,
+        built.whiten(found.probes, transposed=True),
+        built.whiten(signs, transposed=True),
+        passes,
+        rung_name(process.precision),
+    )
+
+
+def _gone_on(
+    system: Operator, built: Preconditioner, r: Tensor, start: Tensor, precision: str
+) -> tuple[Tensor, Tensor, int]:
+    """Weights and quadratic forms by `cg` from where Lanczos ended, and the passes that it took."""
     solve = cg(
         system,
         r,
         preconditioner=built,
-        x0=solutions[:, :q],
+        x0=start,
         tol=RESIDUAL,
         precision=precision,
         residual_precision="single",
     )
     weights, residual = torch.as_tensor(solve.solution), torch.as_tensor(solve.residual)
-    return KrylovTerms(
-        weights,
-        system.dot(weights, r + residual),
-        float(logarithms.samples.mean()) + built.log_determinant(),
-        logarithms.standard_error + logarithms.truncation,
-        solutions[:, q:],
-        built.whiten(signs, transposed=True),
-        passes + solve.passes,
-        result.precision,
-    )
+    return weights, system.dot(weights, r + residual), solve.passes
 
 
-def _run(process: LanczosProcess, q: int, goals: Tensor, least: float, most: int) -> Bracket | None:
-    """Step until all is known as well as it has to be; None where a Ritz value is not positive.
+class _Found(NamedTuple):
+    """By one process, whitened."""
+
+    logarithms: Bracket
+    probes: Tensor  # (n, s), solved for
+    targets: Tensor  # (n, q), solved for
+    solved: bool  # whether as well as they have to be
+
+
+def _run(process: LanczosProcess, q: int, least: float, most: int) -> _Found | None:
+    """Step until the probes are known as well as they have to be, and go on with the targets alone.
 
     Args:
         process: from right-hand sides, then probes.
         q: how many right-hand sides.
-        goals: (t,) relative residuals of what is solved for.
         least: a lower bound of the spectrum.
         most: steps.
+
+    Returns:
+        What is found; None where the matrix is not positive definite.
     """
-    ratio = torch.ones_like(goals)  # of the residual, relative to where the column started
-    pivot = torch.ones_like(goals)  # of the elimination of T
-    before = torch.zeros_like(goals)
+    elimination = _Elimination(process)
     for _ in range(most):
-        live = process.alive  # a space that is exhausted grows no more
-        process.step()
-        alpha, beta = process.diagonal[-1], process.off_diagonal[-1]
-        pivot = torch.where(live, alpha - before.square() / pivot, 1.0)
-        if not bool((pivot > 0).all()):  # nor is NaN
+        if not elimination.step():
             return None
-        ratio, before = torch.where(live, ratio * beta / pivot, 0.0), beta
         logarithms = bracket_of(_probes(process.result(False), q), least)
         settled = logarithms.truncation <= SETTLED * logarithms.standard_error
-        if (bool((ratio <= goals).all()) and settled) or not bool(process.alive.any()):
+        known = settled and bool((elimination.ratio[q:] <= OF_PROBES).all())
+        if known or not bool(process.alive[q:].any()):
             break
-    return logarithms if logarithms.is_finite else None
+    if not logarithms.is_finite:
+        return None
+    probes = _solutions(_probes(process.result(True), q))
+    elimination.keep(slice(q))
+    while not elimination.within(OF_TARGETS) and len(process.diagonal) < most:
+        if not elimination.step():
+            return None
+    return _Found(logarithms, probes, _solutions(process.result(True)), elimination.within(OF_TARGETS))
+
+
+class _Elimination:
+    """That of tridiagonal matrices as they grow, a row a step.
+
+    Attributes:
+        ratio: (t,) residuals of what is solved for, relative to where the columns started.
+    """
+
+    def __init__(self, process: LanczosProcess) -> None:
+        self._process = process
+        self.ratio, self._pivot = torch.ones_like(process.norms), torch.ones_like(process.norms)
+        self._before = torch.zeros_like(process.norms)
+
+    def step(self) -> bool:
+        """Go on by one; False where a pivot is not positive, and so the matrix is not."""
+        process, live = self._process, self._process.alive  # a space that is exhausted grows no more
+        process.step()
+        alpha, beta = process.diagonal[-1], process.off_diagonal[-1]
+        self._pivot = torch.where(live, alpha - self._before.square() / self._pivot, 1.0)
+        self.ratio, self._before = torch.where(live, self.ratio * beta / self._pivot, 0.0), beta
+        return bool((self._pivot > 0).all())  # nor is NaN
+
+    def keep(self, columns: slice) -> None:
+        """Go on with these columns alone."""
+        self._process.keep(columns)
+        self.ratio, self._pivot = self.ratio[columns], self._pivot[columns]
+        self._before = self._before[columns]
+
+    def within(self, goal: float) -> bool:
+        """Whether all residuals are."""
+        return bool((self.ratio <= goal).all())
 
 
 def _probes(result: LanczosResult, q: int) -> LanczosResult:
@@ -158,6 +212,7 @@ def _probes(result: LanczosResult, q: int) -> LanczosResult:
         off_diagonal=result.off_diagonal[:, q:],
         lengths=result.lengths[q:],
         norms=result.norms[q:],
+        basis=None if result.basis is None else result.basis[q:],
     )
 
 

@@ -12,9 +12,14 @@ from halfgp.preconditioners.base import (
     is_below,
 )
 from halfgp.preconditioners.nystrom import Nystrom
+from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.pivoted_cholesky import PivotedCholesky
 from halfgp.preconditioners.randomly_pivoted import RandomlyPivotedCholesky
-from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, SparseInverseCholesky
+from halfgp.preconditioners.sparse_inverse_cholesky import (
+    LandmarksAndNeighbours,
+    SparseInverseCholesky,
+    conditioned_on,
+)
 
 __all__ = [
     "AutomaticPreconditioner",
@@ -22,6 +27,7 @@ __all__ = [
     "LowRankPlusNoise",
     "Multiplier",
     "Nystrom",
+    "Pattern",
     "PivotedCholesky",
     "Preconditioner",
     "PreconditionerConfig",
@@ -29,6 +35,7 @@ __all__ = [
     "Root",
     "SparseInverseCholesky",
     "build_preconditioner",
+    "conditioned_on",
     "has_root",
     "is_below",
 ]

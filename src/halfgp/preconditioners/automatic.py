@@ -10,6 +10,7 @@ from halfgp.operators.bound import BoundKernel
 from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank, check_count, check_rank
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
+from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
 NEIGHBOURS = 50
@@ -60,7 +61,7 @@ class AutomaticPreconditioner:
             if excess(found) > ENOUGH and most > first:
                 found = partial_cholesky(source, most, None, rule, floor_of_noise=True, earlier=found)
             return found.low_rank_plus_noise()
-        return conditioned_on(source, found.pivots, self.neighbours, self.seed)
+        return conditioned_on(source, Pattern.around(source, found.pivots, self.neighbours, self.seed))
 
 
 def landmarks_within(n: int, memory: int) -> int:

@@ -12,12 +12,12 @@ from torch import Tensor
 from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.errors import InputError
-from halfgp.nearest import NearestSearch, metric
 from halfgp.operators import as_operator
 from halfgp.operators.bound import BoundKernel
 from halfgp.precision import Precision
 from halfgp.preconditioners.base import check_count
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
+from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 
 CHUNK = 4096  # rows at a time
@@ -54,12 +54,17 @@ class SparseInverseCholesky:
     def build(self, operator: object) -> LandmarksAndNeighbours:
         """The preconditioner of a square operator."""
         source = require_kernel(operator)
+        return conditioned_on(source, self.pattern(source))
+
+    def pattern(self, operator: object) -> Pattern:
+        """Landmarks and neighbours alone, which may serve for more than one matrix of the same points."""
+        source = require_kernel(operator)
         count = min(self.landmarks, source.shape[0])
         block = max(1, min(LARGEST_BLOCK, count // 8))
         pivots = torch.empty(0, dtype=torch.long, device=source.device)
         if count:
             pivots = partial_cholesky(source, count, None, Greedy(block)).pivots
-        return conditioned_on(source, pivots, self.neighbours, self.seed)
+        return Pattern.around(source, pivots, self.neighbours, self.seed)
 
 
 def require_kernel(operator: object) -> BoundKernel:
@@ -151,10 +156,8 @@ class LandmarksAndNeighbours:
 
 
 @torch.no_grad()
-def conditioned_on(
-    operator: BoundKernel, landmarks: Tensor, neighbours: int, seed: int
-) -> LandmarksAndNeighbours:
-    """Condition on landmarks (r,), then every other row on its neighbours.
+def conditioned_on(operator: BoundKernel, pattern: Pattern) -> LandmarksAndNeighbours:
+    """Condition on landmarks, then every other row on its neighbours.
 
     A row whose neighbourhood is not positive definite in double, as where rows repeat and the noise is tiny,
     is given the landmarks alone.
@@ -162,17 +165,9 @@ def conditioned_on(
     Raises:
         InputError: A is not positive definite in double.
     """
-    n, x, engine = operator.shape[0], operator.x1.double(), operator.backend
-    other = torch.ones(n, dtype=torch.bool, device=x.device)
-    other[landmarks] = False
-    numbers = other.nonzero()[:, 0]
-    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
-    others = numbers[order.to(x.device)]
+    x, engine, landmarks, others = operator.x1.double(), operator.backend, pattern.landmarks, pattern.others
+    members, rows = pattern.members, torch.arange(len(others), device=x.device)
     lower, explained = _landmark_part(operator, landmarks, others)
-    z = metric(operator.kernel, x[others])
-    rows = torch.arange(len(others), device=x.device)
-    k = min(neighbours, max(len(others) - 1, 0))
-    members = engine.nearest(NearestSearch(z, z, rows, rows), k, threads=operator.threads)
     diagonal = operator.variances()[others]
     none = diagonal.new_empty(len(others), 0)
     of = Neighbourhoods(x[others], rows, members, diagonal, none, explained)
@@ -184,7 +179,7 @@ def conditioned_on(
         left = diagonal[failed] - explained[failed].square().sum(dim=1)
         if not bool((left > 0).all()):
             raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
-        members[failed] = -1
+        members = members.masked_fill(failed[:, None], -1)
         entries[failed] = 0.0
         entries[failed, -1] = left.rsqrt()
     factor = engine.sparse_factor(members, entries, threads=operator.threads)

@@ -175,10 +175,25 @@ class LanczosProcess:
         self.off_diagonal.append(beta)
         return q
 
+    def keep(self, columns: slice) -> None:
+        """Go on with these columns alone."""
+        self.q, self._previous = self.q[:, columns], self._previous[:, columns]
+        self.norms, self.alive = self.norms[columns], self.alive[columns]
+        self._lengths, self._size = self._lengths[columns], self._size[columns]
+        self.diagonal = [row[columns] for row in self.diagonal]
+        self.off_diagonal = [row[columns] for row in self.off_diagonal]
+        if self._basis is not None:
+            self._basis.keep(columns)
+
     @property
     def roundoff(self) -> Tensor:
         """(t,) What a number of T that is zero may come out as."""
         return self.eps * math.sqrt(self._system.size) * self._size
+
+    @property
+    def precision(self) -> Precision:
+        """Of the products."""
+        return self._system.precision
 
     @property
     def eps(self) -> float:
@@ -191,7 +206,7 @@ class LanczosProcess:
         return LanczosResult(
             torch.stack(self.diagonal),
             torch.stack(self.off_diagonal),
-            self._lengths,
+            self._lengths.clone(),
             self.norms,
             basis,
             len(self.diagonal),

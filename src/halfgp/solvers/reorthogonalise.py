@@ -98,7 +98,7 @@ class Basis:
         """All vectors (t, k, n), oldest first as long as nothing was dropped."""
         return torch.cat(self._filled(), dim=1)
 
-    def keep(self, columns: Tensor) -> None:
+    def keep(self, columns: Tensor | slice) -> None:
         """Drop all but these columns."""
         self._chunks = [chunk[columns] for chunk in self._chunks]
 

@@ -12,6 +12,7 @@ from linear_operator.functions._matmul import Matmul
 from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
 
+from halfgp.integrations.gpytorch.kept_pattern import KeptPattern
 from halfgp.kernels import Kernel
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
@@ -32,10 +33,17 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
         values: of the kernel's parameters in the order of their names, each (...) or (..., k).
         kernel: what they are the parameters of; its own values do not matter.
         precision: of products; "auto" is that of the points.
+        kept: what earlier matrices of the same model have found out; None for nothing.
     """
 
     def __init__(
-        self, x1: Tensor, x2: Tensor, *values: Tensor, kernel: Kernel, precision: str | Precision = "auto"
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        *values: Tensor,
+        kernel: Kernel,
+        precision: str | Precision = "auto",
+        kept: KeptPattern | None = None,
     ) -> None:
         parameters = dict(kernel.named_parameters())
         tails = [x1.shape[-2:], x2.shape[-2:], *(p.value.shape for p in parameters.values())]
@@ -43,22 +51,18 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
         heads = [t.shape[: t.ndim - len(tail)] for t, tail in zip(tensors, tails, strict=True)]
         batch = _together(*heads)
         tensors = [_expanded(t, batch, tail) for t, tail in zip(tensors, tails, strict=True)]
-        super().__init__(*tensors, kernel=kernel, precision=precision)
+        kept = KeptPattern() if kept is None else kept
+        super().__init__(*tensors, kernel=kernel, precision=precision, kept=kept)
         self.x1, self.x2, *self.values = tensors
-        self.kernel, self.precision = kernel, precision
+        self.kernel, self.precision, self.kept = kernel, precision, kept
         self._names, self._batch = list(parameters), batch
         self._bound: list[KernelOperator] | None = None
 
-    @classmethod
-    def of(
-        cls, kernel: Kernel, x1: Tensor, x2: Tensor, *values: Tensor, precision: str | Precision
-    ) -> KernelCovariance:
-        """With the structure of a kernel, and its parameters' values where they carry graphs and batches."""
-        return cls(x1, x2, *values, kernel=kernel.detached(), precision=precision)
-
     def with_precision(self, precision: str | Precision) -> KernelCovariance:
         """The same matrix with other products."""
-        return KernelCovariance(self.x1, self.x2, *self.values, kernel=self.kernel, precision=precision)
+        return KernelCovariance(
+            self.x1, self.x2, *self.values, kernel=self.kernel, precision=precision, kept=self.kept
+        )
 
     # What LinearOperator asks for.
 
@@ -182,7 +186,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
             values = [v * factor if k == at else v for k, v in enumerate(self.values)]
         else:
             values = [factor, *self.values]
-        return KernelCovariance.of(kernel, self.x1, self.x2, *values, precision=self.precision)
+        return self._like(self.x1, self.x2, values, kernel.detached())
 
     def _mul_matrix(self, other: Any) -> Any:
         return self._joined(other, lambda a, b: a * b) if self._joins(other) else super()._mul_matrix(other)
@@ -206,14 +210,15 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
             x1 = _side_by_side(x1, other.x1, batch)
             x2 = x1 if same else _side_by_side(x2, other.x2, batch)
         # Kernels of the same kind are merged: what comes first stays first.
-        return KernelCovariance.of(
-            join(mine, its), x1, x2, *self.values, *other.values, precision=self.precision
-        )
+        return self._like(x1, x2, [*self.values, *other.values], join(mine, its).detached())
 
     # How it is computed.
 
-    def _like(self, x1: Tensor, x2: Tensor, values: Sequence[Tensor]) -> KernelCovariance:
-        return KernelCovariance(x1, x2, *values, kernel=self.kernel, precision=self.precision)
+    def _like(
+        self, x1: Tensor, x2: Tensor, values: Sequence[Tensor], kernel: Kernel | None = None
+    ) -> KernelCovariance:
+        kernel = self.kernel if kernel is None else kernel
+        return KernelCovariance(x1, x2, *values, kernel=kernel, precision=self.precision, kept=self.kept)
 
     @property
     def _is_square(self) -> bool:

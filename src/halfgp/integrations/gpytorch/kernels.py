@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import gpytorch
 from gpytorch.kernels import Kernel as GPyTorchKernel
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from halfgp import kernels as ours
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
+from halfgp.integrations.gpytorch.kept_pattern import KeptPattern
 from halfgp.integrations.gpytorch.prediction import SolvedPredictions
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
@@ -71,13 +73,16 @@ LEAVES: dict[type[GPyTorchKernel], Callable[[GPyTorchKernel], tuple[Kernel, list
     gpytorch.kernels.ConstantKernel: _constant,
 }
 
+KEPT: WeakKeyDictionary[GPyTorchKernel, KeptPattern] = WeakKeyDictionary()  # of every kernel, while it lives
+
 
 def covariance(
     kernel: GPyTorchKernel, family: type[GPyTorchKernel], x1: Tensor, x2: Tensor, precision: str | Precision
 ) -> KernelCovariance:
     """That of a kernel of one of the families in `LEAVES`, on points whose columns it looks at."""
     structure, values = LEAVES[family](kernel)
-    return KernelCovariance.of(structure, x1, x2, *values, precision=precision)
+    kept = KEPT.setdefault(kernel, KeptPattern())
+    return KernelCovariance(x1, x2, *values, kernel=structure.detached(), precision=precision, kept=kept)
 
 
 class MatrixFreeKernel(GPyTorchKernel):  # type: ignore[misc]

@@ -10,9 +10,6 @@ from torch import Tensor
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
 from halfgp.likelihood.krylov import krylov_terms
 from halfgp.operators import KernelOperator
-from halfgp.preconditioners import SparseInverseCholesky
-
-RECIPE = SparseInverseCholesky(neighbours=30, landmarks=64)  # built in every step: some three products
 
 
 class LikelihoodTerms(torch.autograd.Function):
@@ -37,7 +34,7 @@ class LikelihoodTerms(torch.autograd.Function):
         """
         covariance: KernelCovariance = tree(*matrix)
         operator = operator_of(covariance, noise)
-        terms = krylov_terms(operator.bound, RECIPE, rhs.double(), **options)
+        terms = krylov_terms(operator.bound, covariance.kept.preconditioner(operator.bound), rhs.double(), **options)
         ctx.tree, ctx.terms, ctx.rhs = tree, terms, rhs
         ctx.save_for_backward(noise, *matrix)
         log_det = torch.tensor(terms.log_det, dtype=rhs.dtype)
