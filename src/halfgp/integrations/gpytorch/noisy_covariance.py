@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +15,8 @@ from torch import Tensor
 from halfgp.errors import ConvergenceWarning
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
 from halfgp.integrations.gpytorch.likelihood_terms import LikelihoodTerms, operator_of
-from halfgp.preconditioners import AutomaticPreconditioner
+from halfgp.operators import KernelOperator
+from halfgp.preconditioners import AutomaticPreconditioner, Preconditioner
 from halfgp.solvers import SolveResult, cg
 
 SOLVE_TOL = 1e-3  # true relative residual of means, whatever GPyTorch's tolerances are
@@ -85,13 +87,12 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
             tol: true relative residual.
             error_tol: beside it the error in the norm of A, as `cg` has it.
         """
-        operator = operator_of(self.kernel_matrix, self._diag_tensor._diagonal())
-        recipe = AutomaticPreconditioner().build(operator)
+        operator, preconditioner = self._prepared
         parts: list[SolveResult] = []
         for start in range(0, rhs.shape[1], COLUMNS):
             columns = rhs[:, start : start + COLUMNS].detach().double()
             parts.append(
-                cg(operator, columns, preconditioner=recipe, tol=tol, error_tol=error_tol,
+                cg(operator, columns, preconditioner=preconditioner, tol=tol, error_tol=error_tol,
                    precision=self.kernel_matrix.precision, warn=False)
             )  # fmt: skip
         failed = next((part for part in parts if not part.converged), None)
@@ -100,6 +101,12 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
         solutions = [torch.as_tensor(part.solution) for part in parts]
         residuals = [torch.as_tensor(part.residual) for part in parts]
         return torch.cat(solutions, dim=1), torch.cat(residuals, dim=1)
+
+    @cached_property
+    def _prepared(self) -> tuple[KernelOperator, Preconditioner]:
+        """What every solve takes: K + D as our solvers have it, and its preconditioner."""
+        operator = operator_of(self.kernel_matrix, self._diag_tensor._diagonal())
+        return operator, AutomaticPreconditioner().build(operator)
 
     @property
     def is_ours(self) -> bool:

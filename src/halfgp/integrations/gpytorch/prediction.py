@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,11 +28,8 @@ class SolvedPredictions(DefaultPredictionStrategy):  # type: ignore[misc]
 
     def exact_predictive_covar(self, test_test_covar: Any, test_train_covar: Any) -> Any:
         """The covariance (..., m, m) of the function at new points."""
-        train = self.lik_train_train_covar.evaluate_kernel()
-        ours = isinstance(train, NoisyCovariance) and train.is_ours
-        # Who wants gradients in hyperparameters through predictions does not want solutions as constants.
-        left_to_theirs = settings.detach_test_caches.off() or settings.fast_pred_var.on()
-        if not ours or left_to_theirs or settings.skip_posterior_variances.on():
+        train = self._train
+        if train is None or _left_to_theirs() or settings.skip_posterior_variances.on():
             return super().exact_predictive_covar(test_test_covar, test_train_covar)
         cross = to_dense(test_train_covar)
         noise = float(train._diag_tensor._diagonal().detach().min())
@@ -43,6 +41,27 @@ class SolvedPredictions(DefaultPredictionStrategy):  # type: ignore[misc]
         )
         explained = _explained(cross, solved, residual).to(cross)
         return to_linear_operator(to_dense(test_test_covar) - explained)
+
+    @cached_property
+    def _evaluated(self) -> Any:
+        """K + noise of the rows, once for all predictions, with what solves it."""
+        return self.lik_train_train_covar.evaluate_kernel()
+
+    @property
+    def _train(self) -> NoisyCovariance | None:
+        """The same where its solves are ours."""
+        matrix = self._evaluated
+        return matrix if isinstance(matrix, NoisyCovariance) and matrix.is_ours else None
+
+
+def _left_to_theirs() -> bool:
+    """Whether GPyTorch was told to do otherwise.
+
+    Who wants gradients in hyperparameters through predictions does not want solutions as constants. Fast
+    variances are those of a few Lanczos vectors, unless, as with BoTorch, roots are to be exact.
+    """
+    fast = settings.fast_pred_var.on() and settings.fast_computations.covar_root_decomposition.on()
+    return bool(settings.detach_test_caches.off() or fast)
 
 
 def _explained(cross: Tensor, solved: Tensor, residual: Tensor) -> Tensor:
