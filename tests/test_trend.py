@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import halfgp
 from halfgp import RBF, ExactGP, GPRegressor
-from halfgp.errors import InputError
+from halfgp.errors import FileError, InputError
+from halfgp.persistence import read_file, write_file
 
 
 def rows(n=60, d=2, seed=0):
@@ -55,9 +57,38 @@ def test_what_is_no_mean_is_refused(tmp_path):
         GPRegressor(mean=lambda points: np.ones(3)).fit(x, y)
     with pytest.raises(InputError, match="finite"):
         GPRegressor(mean=lambda points: np.full(len(points), np.nan)).fit(x, y)
-    for mean in ("linear", lambda points: points[:, 0]):
-        with pytest.raises(InputError, match="mean"):
-            GPRegressor(mean=mean).fit(x, y).save(tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=r"`mean` must be a name.*Take it off the targets"):
+        GPRegressor(mean=lambda points: points[:, 0]).fit(x, y).save(tmp_path / "model.safetensors")
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_a_plane_is_stored_with_its_model(tmp_path):
+    x, y = rows(100)
+    both = np.stack([y + 5.0 * x[:, 0], y - 3.0], axis=1)
+    path = tmp_path / "model.safetensors"
+    gp = GPRegressor(mean="linear").fit(x, both)
+    gp.save(path)
+    loaded = halfgp.load(path)
+    far = 20.0 * x[:7]
+    np.testing.assert_array_equal(loaded.predict(far), gp.predict(far))
+    np.testing.assert_array_equal(
+        loaded.update(x[:3], both[:3]).predict(far), gp.update(x[:3], both[:3]).predict(far)
+    )
+
+
+@pytest.mark.parametrize("change", ["slopes", "level", "mean"])
+def test_a_file_whose_plane_is_not_whole_is_refused(tmp_path, change):
+    path = tmp_path / "model.safetensors"
+    GPRegressor(mean="linear").fit(*rows()).save(path)
+    stored = read_file(path, "model")
+    header, tensors = dict(stored.header), dict(stored.tensors)
+    if change == "mean":
+        header["settings"] = {**header["settings"], "mean": "zero"}
+    else:
+        del tensors[f"trend.{change}"]
+    write_file(path, "model", header, tensors)
+    with pytest.raises(FileError, match="trend"):
+        halfgp.load(path)
 
 
 @pytest.mark.parametrize("options", [{}, {"mean": "linear"}, {"method": "cg"}, {"kernel": 1.0 * RBF()}])

@@ -18,6 +18,7 @@ from halfgp.hyperparameters import Hyperparameters
 from halfgp.json_values import as_plain, dataclass_from, object_from, typed
 from halfgp.kernel_json import kernel_from_spec, kernel_to_spec
 from halfgp.model import ExactGP, FitReport, Fitted
+from halfgp.model.trend import LinearTrend
 from halfgp.parameters import Parameter
 from halfgp.persistence import Stored, read_file, require, write_file
 from halfgp.problem import Problem
@@ -28,7 +29,7 @@ from halfgp.training import Step
 
 HEADER = ("settings", "kernel", "squeeze", "report", "history", "posterior", "extra")
 ALWAYS = ("x", "y", "x.mean", "x.scale", "x.constant", "x.held", "y.mean", "y.scale")
-SOMETIMES = ("noise", "fixed_noise", "mean")
+SOMETIMES = ("noise", "fixed_noise", "mean", "trend.slopes", "trend.level")
 MAY_BE_NONFINITE = ("noise",)  # its bounds
 
 
@@ -44,7 +45,7 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
     Raises:
         NotFittedError: there is nothing to save yet.
         InputError: the kernel, a prior or the recipe of the preconditioner is of a class that files do not
-            know.
+            know, or the mean is a function.
         FileError: the file cannot be written.
     """
     if not model.is_fitted:
@@ -52,11 +53,6 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
             "This ExactGP is not fitted yet, and there is nothing to save. Call `fit` first."
         )
     fitted = model.fitted
-    if fitted.trend is not None:
-        raise InputError(
-            '`mean` must be "zero" or "constant" for a model to be stored; got another. Take it off the'
-            " targets before `fit`, and add it to predictions."
-        )
     kind, form = format_of(fitted.posterior)
     about, tensors = form.write(fitted.posterior)
     tensors = {**_tensors(fitted), **tensors}
@@ -119,7 +115,8 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
     steps = enumerate(typed(header["history"], "history", list))
     history = [dataclass_from(Step, step, f"history.{k}") for k, step in steps]
     y_scale, report = _standardisation(stored, "y", q), report.with_outcome(posterior.outcome)
-    fitted = Fitted(posterior, x_scale, y_scale, single, history, report)
+    trend = _trend(stored, settings, d, q)
+    fitted = Fitted(posterior, x_scale, y_scale, single, history, report, trend)
     return ExactGP.restored(settings, fitted), typed(header["extra"], "extra", dict)
 
 
@@ -152,6 +149,8 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
         tensors["fixed_noise"] = problem.fixed_noise
     if hyperparameters.mean is not None:
         tensors["mean"] = hyperparameters.mean.value
+    if isinstance(fitted.trend, LinearTrend):
+        tensors |= {"trend.slopes": fitted.trend.slopes, "trend.level": fitted.trend.level}
     return tensors
 
 
@@ -208,6 +207,20 @@ def _hyperparameters(stored: Stored, spec: object, problem: Problem, settings: S
         value = require(stored, "mean", torch.float64, (problem.y.shape[1],))
         mean = Parameter(value, lower=-math.inf, name="mean")
     return Hyperparameters(kernel, noise, mean)
+
+
+def _trend(stored: Stored, settings: Settings, features: int, targets: int) -> LinearTrend | None:
+    """The plane that the settings ask for."""
+    names = {"trend.slopes", "trend.level"}
+    held = names & set(stored.tensors)
+    if held != (names if settings.mean == "linear" else set()):
+        raise FileError(f'There must be tensors {sorted(names)} exactly if `settings.mean` is "linear".')
+    if not held:
+        return None
+    return LinearTrend(
+        require(stored, "trend.slopes", torch.float64, (features, targets)),
+        require(stored, "trend.level", torch.float64, (targets,)),
+    )
 
 
 def _standardisation(stored: Stored, name: str, columns: int) -> Standardisation:

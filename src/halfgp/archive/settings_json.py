@@ -38,7 +38,10 @@ def settings_to_json(settings: Settings) -> dict[str, Any]:
     if not isinstance(settings.memory_limit, str):
         values["memory_limit"] = as_bytes(settings.memory_limit)
     if callable(settings.mean):
-        raise InputError("`mean` must be a name to be stored; got a function. Keep it beside the file.")
+        raise InputError(
+            "`mean` must be a name for a model to be stored; got a function, and files hold no code. Take it"
+            " off the targets before `fit`, and add it to predictions. A plane, `mean='linear'`, is stored."
+        )
     for name in GROUPS:
         group = getattr(settings, name)
         stored = {key: value for key, value in group.as_dict().items() if key not in NOT_STORED}

@@ -9,8 +9,8 @@ from halfgp.operators import as_operator
 from halfgp.operators.bound import BoundKernel
 from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank, check_count, check_rank
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
-from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.pattern import Pattern
+from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
 NEIGHBOURS = 50

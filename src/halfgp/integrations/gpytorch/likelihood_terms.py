@@ -34,7 +34,9 @@ class LikelihoodTerms(torch.autograd.Function):
         """
         covariance: KernelCovariance = tree(*matrix)
         operator = operator_of(covariance, noise)
-        terms = krylov_terms(operator.bound, covariance.kept.preconditioner(operator.bound), rhs.double(), **options)
+        terms = krylov_terms(
+            operator.bound, covariance.kept.preconditioner(operator.bound), rhs.double(), **options
+        )
         ctx.tree, ctx.terms, ctx.rhs = tree, terms, rhs
         ctx.save_for_backward(noise, *matrix)
         log_det = torch.tensor(terms.log_det, dtype=rhs.dtype)

@@ -12,6 +12,7 @@ from linear_operator import settings
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from halfgp.integrations.gpytorch.tridiagonal import tridiagonals
 from halfgp.operators.adapters import CallableOperator
 from halfgp.precision import Precision
 from halfgp.solvers import cg
@@ -36,23 +37,20 @@ def linear_cg(
     Args:
         matmul_closure: A, or what multiplies by it.
         rhs: b.
-        n_tridiag: not had here: a tridiagonal matrix comes from `halfgp.lanczos`.
+        n_tridiag: of so many of the first columns the tridiagonal matrices are returned too, for one product
+            more each of their rows.
         tolerance: relative residual of every column; None takes `cg_tolerance`.
         eps: norms of right-hand sides below it are zero.
         stop_updating_after: a relative residual that no column needs to go below.
         max_iter: None takes `max_cg_iterations`.
-        max_tridiag_iter: of no use without `n_tridiag`.
+        max_tridiag_iter: the largest size of those; None takes `max_lanczos_quadrature_iterations`.
         initial_guess: where to start.
         preconditioner: what multiplies by P^-1.
 
     Returns:
-        x, in the shape and dtype of b. A `NumericalWarning` where the tolerance was not reached.
+        x, in the shape and dtype of b; with `n_tridiag` also (n_tridiag, ..., k, k). A `NumericalWarning`
+        where the tolerance was not reached.
     """
-    if n_tridiag:
-        raise NotImplementedError(
-            f"`n_tridiag` must be 0 here; got {n_tridiag}. Use `halfgp.lanczos` for tridiagonal matrices, or"
-            " `linear_operator.utils.linear_cg`."
-        )
     if not torch.is_tensor(matmul_closure) and not callable(matmul_closure):
         raise RuntimeError("matmul_closure must be a tensor, or a callable object!")
     most = settings.max_cg_iterations.value() if max_iter is None else max_iter
@@ -85,7 +83,14 @@ def linear_cg(
             stacklevel=2,
         )
     solution = system.restored(torch.as_tensor(result.solution)).to(rhs)
-    return solution.squeeze(-1) if rhs.ndim == 1 else solution
+    solution = solution.squeeze(-1) if rhs.ndim == 1 else solution
+    if not n_tridiag:
+        return solution
+    size = (
+        settings.max_lanczos_quadrature_iterations.value() if max_tridiag_iter is None else max_tridiag_iter
+    )
+    left = columns if initial_guess is None else columns - multiply(initial_guess.reshape(columns.shape))
+    return solution, tridiagonals(multiply, left[..., :n_tridiag].detach(), min(size, most), preconditioner)
 
 
 class _Batch:
