@@ -7,7 +7,6 @@ import unittest
 import pytest
 import torch
 from linear_operator.operators import DiagLinearOperator
-from linear_operator.settings import fast_computations
 from linear_operator.test.linear_operator_test_case import (
     LinearOperatorTestCase,
     RectangularLinearOperatorTestCase,
@@ -18,13 +17,6 @@ from halfgp.kernels import RBF
 
 # linear_operator's own cases draw probes at random and build operators from lists.
 pytestmark = pytest.mark.filterwarnings("ignore::linear_operator.utils.warnings.NumericalWarning")
-
-
-@pytest.fixture(autouse=True)
-def _as_without_botorch():
-    """BoTorch, where another test imported it, has Cholesky factors taken for everything."""
-    with fast_computations(True, True, True):
-        yield
 
 
 def covariance(n1: int, n2: int | None, *batch: int) -> KernelCovariance:
