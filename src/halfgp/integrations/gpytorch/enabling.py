@@ -5,23 +5,37 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel, LinearKernel, ProductKernel
+from gpytorch.kernels import AdditiveKernel, Kernel, LinearKernel, ProductKernel, ScaleKernel
 from gpytorch.lazy import LazyEvaluatedKernelTensor
 from linear_operator import settings, to_linear_operator
 from torch import Tensor
 
 from halfgp.errors import BackendWarning
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
-from halfgp.integrations.gpytorch.kernels import LEAVES, covariance
+from halfgp.integrations.gpytorch.kernels import LEAVES, MatrixFreeKernel, covariance
 from halfgp.integrations.gpytorch.noisy_covariance import NoisyCovariance
 from halfgp.integrations.gpytorch.prediction import SolvedPredictions
 from halfgp.precision import Precision
 
 Place = tuple[type, str]
+PLACES: tuple[Place, ...] = (
+    *((family, "forward") for family in (*LEAVES, ProductKernel)),
+    (Kernel, "__call__"),
+    (Kernel, "prediction_strategy"),
+    (LinearKernel, "prediction_strategy"),
+    (LazyEvaluatedKernelTensor, "evaluate_kernel"),
+    (MultivariateNormal, "log_prob"),
+)
+_FOUND: dict[Place, Any] = {}  # what was there before the first `enable` that holds
+_ENABLED: list[enable] = []  # those that hold; the last one counts
+_WHOLE: ContextVar[bool] = ContextVar(
+    "whole", default=False
+)  # whether all of the kernel that is called is ours
 
 
 class enable:
@@ -35,22 +49,30 @@ class enable:
         precision: of products: "auto" for that of the points, with solves on a ladder that begins in half;
             or "half", "bfloat16", "single" or "double" for all of them.
 
-    `disable()`, or the end of the block, puts everything back as it was found.
+    `disable()`, or the end of the block, puts everything back as it was found. Of several that hold, the last
+    one counts.
     """
 
     def __init__(self, precision: str | Precision = "auto") -> None:
         Precision.resolve(precision)
         self._precision = precision
-        self._found: dict[Place, Any] = {}
         self._told: set[type] = set()
-        for place, made in self._replacements().items():
-            self._found[place] = place[0].__dict__[place[1]]
-            setattr(*place, made)
+        self._known: set[Any] = set()
+        if not _ENABLED:
+            _FOUND.update((place, place[0].__dict__[place[1]]) for place in PLACES)
+        _ENABLED.append(self)
+        self._install()
 
     def disable(self) -> None:
-        """Put everything back; once is enough."""
-        while self._found:
-            place, method = self._found.popitem()
+        """Put back what was there: that of another `enable` that still holds, or all as it was found."""
+        if self not in _ENABLED:
+            return
+        _ENABLED.remove(self)
+        if _ENABLED:
+            _ENABLED[-1]._install()
+            return
+        while _FOUND:
+            place, method = _FOUND.popitem()
             setattr(*place, method)
 
     def __enter__(self) -> enable:
@@ -61,24 +83,43 @@ class enable:
     ) -> None:
         self.disable()
 
-    def _replacements(self) -> dict[Place, Callable[..., Any]]:
+    def _install(self) -> None:
         leaves: dict[Place, Callable[..., Any]] = {
             (family, "forward"): self._forward(family) for family in LEAVES
         }
-        return leaves | {
+        replacements = leaves | {
             (ProductKernel, "forward"): self._product(),
+            (Kernel, "__call__"): self._call(),
             (Kernel, "prediction_strategy"): _predictions,
             (LinearKernel, "prediction_strategy"): _predictions,
             (LazyEvaluatedKernelTensor, "evaluate_kernel"): self._evaluated(),
             (MultivariateNormal, "log_prob"): self._log_prob(),
         }
+        for place, made in replacements.items():
+            setattr(*place, made)
+        families = (*LEAVES, ProductKernel, ScaleKernel, AdditiveKernel, MatrixFreeKernel)
+        self._known = {family.forward for family in families}
+
+    def _call(self) -> Callable[..., Any]:
+        """As ever, knowing whether all parts of a kernel are ours; who asks for a part may want a tensor."""
+        own = _FOUND[Kernel, "__call__"]
+
+        def call(kernel: Kernel, *args: Any, **params: Any) -> Any:
+            parts = (part for part in kernel.modules() if isinstance(part, Kernel))
+            token = _WHOLE.set(all(type(part).forward in self._known for part in parts))
+            try:
+                return own(kernel, *args, **params)
+            finally:
+                _WHOLE.reset(token)
+
+        return call
 
     def _forward(self, family: type[Kernel]) -> Callable[..., Any]:
         """Our matrix in place of a dense one."""
-        own, precision = family.__dict__["forward"], self._precision
+        own, precision = _FOUND[family, "forward"], self._precision
 
         def forward(kernel: Kernel, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
-            if diag or params.get("last_dim_is_batch", False):
+            if diag or params.get("last_dim_is_batch", False) or not _WHOLE.get():
                 return own(kernel, x1, x2, diag=diag, **params)
             return covariance(kernel, family, x1, x2, precision)
 
@@ -86,10 +127,10 @@ class enable:
 
     def _product(self) -> Callable[..., Any]:
         """That of rectangular matrices too, which GPyTorch makes dense."""
-        own = ProductKernel.__dict__["forward"]
+        own = _FOUND[ProductKernel, "forward"]
 
         def forward(kernel: ProductKernel, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
-            if diag:
+            if diag or not _WHOLE.get():
                 return own(kernel, x1, x2, diag=diag, **params)
             factors = [to_linear_operator(factor(x1, x2, **params)) for factor in kernel.kernels]
             if not all(isinstance(factor, KernelCovariance) for factor in factors):
@@ -103,7 +144,7 @@ class enable:
 
     def _log_prob(self) -> Callable[..., Any]:
         """By our matrix where it is ours, also where BoTorch has told GPyTorch to take dense factors."""
-        own = MultivariateNormal.__dict__["log_prob"]
+        own = _FOUND[MultivariateNormal, "log_prob"]
 
         def log_prob(distribution: MultivariateNormal, value: Tensor) -> Tensor:
             matrix = distribution.lazy_covariance_matrix.evaluate_kernel()
@@ -117,7 +158,7 @@ class enable:
 
     def _evaluated(self) -> Callable[..., Any]:
         """As ever, and a word about what could not be taken over."""
-        own, told = LazyEvaluatedKernelTensor.__dict__["evaluate_kernel"], self._told
+        own, told = _FOUND[LazyEvaluatedKernelTensor, "evaluate_kernel"], self._told
 
         def evaluate_kernel(lazy: LazyEvaluatedKernelTensor) -> Any:
             matrix = own(lazy)
