@@ -73,3 +73,32 @@ def test_beyond_cholesky_a_step_goes_through_our_solver(monkeypatch):
     assert draws.shape == (64, 5, 1)
     assert bool(draws.isfinite().all())
     assert float((point - 0.6).norm()) < 0.2
+
+
+def asked(model, x_new, **noise):
+    """A posterior, one of a batch, fantasies, and the slopes of an acquisition."""
+    sampler = botorch.sampling.SobolQMCNormalSampler(torch.Size([16]), seed=0)
+    plain, batch = model.posterior(x_new), model.posterior(x_new.reshape(3, 2, 2))
+    targets = torch.tensor([[0.1], [0.2]], dtype=torch.float64)
+    conditioned = model.condition_on_observations(x_new[:2], targets, **noise).posterior(x_new[2:])
+    leaf = x_new[:4].reshape(4, 1, 2).clone().requires_grad_(True)
+    value = qLogExpectedImprovement(model, best_f=1.0, sampler=sampler)(leaf)
+    value.sum().backward()
+    parts = (plain, batch, conditioned)
+    return [*(p.mean for p in parts), *(p.variance for p in parts), value, leaf.grad]
+
+
+@pytest.mark.parametrize("variances", [False, True])
+@pytest.mark.parametrize("n", [40, 900])
+def test_whatever_is_asked_of_a_model(n, variances):
+    x, y = rows(n)
+    x_new = torch.rand(6, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    known = torch.linspace(0.01, 0.2, n, dtype=torch.float64)[:, None] if variances else None
+    noise = {"noise": torch.full((2, 1), 0.05, dtype=torch.float64)} if variances else {}
+    theirs = asked(SingleTaskGP(x, y, train_Yvar=known), x_new, **noise)
+    with enable(), max_cholesky_size(800):
+        ours = asked(SingleTaskGP(x, y, train_Yvar=known), x_new, **noise)
+    for a, b in zip(theirs, ours, strict=True):
+        # Of second order in variances, and of 1e-3 in means, which acquisitions take logarithms of.
+        size = float(a.detach().abs().max())
+        torch.testing.assert_close(a, b, rtol=0, atol=(1e-9 if n == 40 else 0.02) * max(size, 0.1))

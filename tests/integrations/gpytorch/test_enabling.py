@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 
@@ -53,6 +54,13 @@ def rows(n, d=3, seed=0):
     x = torch.randn(n, d, generator=generator, dtype=torch.float64)
     y = torch.sin(2 * x).sum(dim=1) + 0.3 * torch.randn(n, generator=generator, dtype=torch.float64)
     return x, y
+
+
+def untrained(kernel, x, y, x_new):
+    """The mean and the variance with hyperparameters as they begin."""
+    model = Model(x, y, gpytorch.likelihoods.GaussianLikelihood(), kernel).double().eval()
+    predicted = model(x_new)
+    return predicted.mean.detach(), predicted.variance.detach()
 
 
 def script(kernel, x, y, x_new, steps):
@@ -175,6 +183,109 @@ def test_leaving_restores_everything():
     switched.disable()
     switched.disable()
     assert [place.__dict__[name] for place, name in places] == before
+
+
+def test_blocks_may_end_in_any_order_and_by_errors():
+    before = RBFKernel.__dict__["forward"], gpytorch.kernels.Kernel.__dict__["__call__"]
+    outer, inner = enable("single"), enable("double")
+    outer.disable()
+    x, _ = rows(10)
+    assert RBFKernel()(x).evaluate_kernel().precision == "double"
+    outer.disable()  # again, of no effect
+    inner.disable()
+    with pytest.raises(ZeroDivisionError), enable():
+        raise ZeroDivisionError
+    with enable("single"):
+        with enable("double"):
+            pass
+        assert RBFKernel()(x).evaluate_kernel().precision == "single"
+    assert before == (RBFKernel.__dict__["forward"], gpytorch.kernels.Kernel.__dict__["__call__"])
+
+
+class CallsItsBase(RBFKernel):
+    def forward(self, x1, x2, diag=False, **params):
+        return torch.expm1(super().forward(x1, x2, diag=diag, **params))
+
+
+class LooksIntoAnother(gpytorch.kernels.Kernel):
+    def __init__(self):
+        super().__init__()
+        self.inner = RBFKernel()
+
+    def forward(self, x1, x2, diag=False, **params):
+        return self.inner.forward(x1, x2, diag=diag, **params).pow(2)
+
+
+@pytest.mark.parametrize("kind", [CallsItsBase, LooksIntoAnother])
+def test_a_kernel_that_computes_with_entries_of_another_gets_them(kind):
+    x, y = rows(60)
+    x_new, _ = rows(5, seed=1)
+    theirs = script(ScaleKernel(kind()), x, y, x_new, 2)
+    with enable(), pytest.warns(BackendWarning, match="ScaleKernel"):
+        ours = script(ScaleKernel(kind()), x, y, x_new, 2)
+    for a, b in zip(theirs[:-1], ours[:-1], strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_kernel_that_only_has_other_defaults_is_taken_over():
+    class Own(RBFKernel):
+        def __init__(self):
+            super().__init__(ard_num_dims=3)
+
+    x, _ = rows(20)
+    with enable():
+        assert isinstance(ScaleKernel(Own())(x).evaluate_kernel(), KernelCovariance)
+
+
+def fixed_noise(n):
+    noise = torch.linspace(0.1, 0.5, n, dtype=torch.float64)
+    return gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise, learn_additional_noise=True)
+
+
+def asked(model, x, x_new, **noise):
+    """What a program may do with a model beside predicting."""
+    fantasy = model.get_fantasy_model(x_new[:2], torch.tensor([0.3, 0.4], dtype=x.dtype), **noise)(x_new[2:])
+    wide = model(torch.stack([x_new, x_new + 0.2]))
+    model.train()
+    model.eval()
+    torch.manual_seed(0)
+    drawn = model(x_new).rsample(torch.Size([3]))
+    at_rows = model(x[:10])
+    model.set_train_data(x + 0.05, 2 * model.train_targets, strict=False)
+    moved = model(x_new)
+    parts = (fantasy, wide, at_rows, moved)
+    return [drawn, *(p.mean for p in parts), *(p.variance for p in parts)]
+
+
+@pytest.mark.parametrize("n", [60, 900])
+@pytest.mark.parametrize("noise", ["learned", "fixed"])
+def test_whatever_else_is_asked_of_a_model(n, noise):
+    x, y = rows(n)
+    x_new, _ = rows(6, seed=1)
+    known = {"noise": torch.full((2,), 0.2, dtype=torch.float64)} if noise == "fixed" else {}
+    found = []
+    for ours in (False, True):
+        likelihood = fixed_noise(n) if noise == "fixed" else gpytorch.likelihoods.GaussianLikelihood()
+        model = Model(x, y, likelihood, ScaleKernel(RBFKernel())).double().eval()
+        limit = 800 if ours else 2000
+        with enable() if ours else contextlib.nullcontext(), gpytorch.settings.max_cholesky_size(limit):
+            model(x_new)
+            found.append([t.detach() for t in asked(model, x, x_new, **known)])
+    # Means are solved for to a residual of 1e-3 of targets as large as 6.
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-8 if n == 60 else 0.01)
+
+
+def test_missing_targets_are_masked_beyond_cholesky_too():
+    x, y = rows(900)
+    y[::7] = math.nan
+    x_new, _ = rows(6, seed=1)
+    with gpytorch.settings.observation_nan_policy("mask"):
+        with gpytorch.settings.max_cholesky_size(2000):
+            theirs = untrained(ScaleKernel(RBFKernel()), x, y, x_new)
+        with enable():
+            ours = untrained(ScaleKernel(RBFKernel()), x, y, x_new)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0.01)
 
 
 def test_a_kernel_of_ones_own_is_left_to_gpytorch_with_one_word():
