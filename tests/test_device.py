@@ -56,7 +56,6 @@ def test_a_fit_by_a_factor_moves_nothing_of_the_size_of_the_rows_and_predicts_th
     torch.testing.assert_close(found, wanted)
 
 
-# SciPy solves with the sparse factor of neighbours, on the CPU: here rows do leave the device.
 BY_PRODUCTS: dict[str, dict[str, Any]] = {
     "of a subset": {"training__subset": 100},
     "of all rows": {"training__subset": 0, "training__steps": 2},
@@ -64,14 +63,15 @@ BY_PRODUCTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", BY_PRODUCTS.values(), ids=BY_PRODUCTS.keys())
-def test_a_fit_by_products_on_the_device_predicts_the_same(
+def test_a_fit_by_products_moves_nothing_of_the_size_of_the_rows_and_predicts_the_same(
     rows: tuple[Tensor, Tensor], options: dict[str, Any]
 ) -> None:
     x, y = rows
     more = {"backend": "reference", "method": "cg", "variances__method": "local", **options}
     wanted = predictions(ExactGP(**more).fit(x, y))
-    with RemoteDevice():
+    with RemoteDevice() as device:
         found = predictions(ExactGP(**more).fit(on_device(x), on_device(y)))
+    assert device.largest["to host"] < N
     torch.testing.assert_close(found, wanted)
 
 

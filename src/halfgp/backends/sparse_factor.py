@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,12 +17,12 @@ class SparseFactor(Protocol):
         """G v, or G' v; O(entries t)."""
 
     def solve(self, v: Tensor, transposed: bool = False) -> Tensor:
-        """G^-1 v, or G'^-1 v; O(entries t), one row after the other."""
+        """G^-1 v, or G'^-1 v; O(entries t)."""
 
 
 @dataclass(frozen=True)
 class ReferenceSparseFactor:
-    """In torch, but for solves, which are SciPy's.
+    """In torch, on any device; solves go over levels of rows that do not need each other.
 
     Attributes:
         columns: (n, k) of the entries beside the diagonal, each before its row; -1 for none.
@@ -47,21 +46,36 @@ class ReferenceSparseFactor:
         return out
 
     def solve(self, v: Tensor, transposed: bool = False) -> Tensor:
-        """By SciPy."""
-        from scipy.sparse.linalg import spsolve_triangular  # here: it takes a third of a second to import
-
-        matrix = self._matrix.T.tocsr() if transposed else self._matrix
-        solved = spsolve_triangular(matrix, v.cpu().numpy(), lower=not transposed)
-        return torch.from_numpy(np.ascontiguousarray(solved)).to(v)
+        """Forwards by what earlier levels have found; backwards by what later ones have taken off."""
+        out = v.clone()
+        for rows in reversed(self._levels) if transposed else self._levels:
+            at, entries = self.columns[rows], self.entries[rows]
+            beside = torch.where(at >= 0, entries[:, :-1], 0.0)[:, :, None]
+            at, pivots = at.clamp_min(0), entries[:, -1:]
+            if transposed:
+                out[rows] = found = out[rows] / pivots
+                out.index_add_(0, at.flatten(), -(beside * found[:, None]).flatten(0, 1))
+            else:
+                out[rows] = (out[rows] - (beside * out[at]).sum(dim=1)) / pivots
+        return out
 
     @cached_property
-    def _matrix(self) -> Any:
-        from scipy.sparse import csr_matrix
-
-        columns, entries = self.columns.cpu().numpy(), self.entries.cpu().numpy()
-        n, k = columns.shape
-        at = np.concatenate([columns, np.arange(n)[:, None]], axis=1)
-        rows = np.repeat(np.arange(n), k + 1).reshape(at.shape)
-        present = at >= 0
-        shape = (n, n)
-        return csr_matrix((entries[present], (rows[present], at[present])), shape=shape)
+    def _levels(self) -> list[Tensor]:
+        """Rows by the longest way to them: each needs rows of earlier levels alone. O(entries) in all."""
+        present = self.columns >= 0
+        waiting = present.sum(dim=1)  # for so many others, each row
+        level = (waiting == 0).nonzero()[:, 0]
+        needed, order = self.columns[present].sort()
+        by = present.nonzero()[:, 0][order]  # who needs them
+        count = needed.bincount(minlength=len(waiting))
+        first = count.cumsum(0) - count
+        levels = []
+        while len(level):
+            levels.append(level)
+            each = count[level]
+            within = torch.arange(int(each.sum()), device=level.device)
+            start = (first[level] - each.cumsum(0) + each).repeat_interleave(each)
+            met = by[start + within]
+            waiting.index_add_(0, met, torch.full_like(met, -1))
+            level = met[waiting[met] == 0].unique()  # type: ignore[no-untyped-call]
+        return levels
