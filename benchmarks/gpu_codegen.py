@@ -30,8 +30,8 @@ from halfgp.backends.triton.gradient import sums_of
 from halfgp.backends.triton.gradient_kernel import gradient_kernel
 from halfgp.backends.triton.matrix import FAST_TERMS, TERMS
 from halfgp.backends.triton.points import Side
-from halfgp.backends.triton.product import Terms
-from halfgp.backends.triton.product_kernel import product_kernel
+from halfgp.backends.triton.product import BLOCK_TILE, TRITON_TYPES, Terms
+from halfgp.backends.triton.product_kernel import block_kernel, product_kernel
 from halfgp.backends.triton.tiles import GRADIENT_TILES, Tile, product_tiles
 from halfgp.kernels import Kernel
 from halfgp.precision import PRESETS, SINGLE
@@ -83,6 +83,7 @@ class Row:
     kernel: str
     target: str
     precision: str
+    kind: str
     gradient: bool
     columns: int
     tensor_core: str
@@ -96,9 +97,9 @@ class Row:
 
 
 def compile_kernel(
-    kernel: Kernel, precision: str, arch: int, gradient: bool, columns: int
+    kernel: Kernel, precision: str, arch: int, kind: str, columns: int
 ) -> tuple[CompiledKernel, Tile]:
-    """The machine code of a square product, or of its gradient, with the first tile of the candidates."""
+    """The machine code of a pass, of one of `KINDS`, with the first tile of the candidates."""
     fmt = SINGLE if precision == "single" else PRESETS[precision.removesuffix(" fast")].inputs
     terms: Terms = (FAST_TERMS if precision.endswith("fast") else TERMS)[fmt]
     program = kernel.program()
@@ -119,16 +120,21 @@ def compile_kernel(
     side = Side("*fp32", pointer, "*fp32", "*fp32", "i32", "i32")
     integers = dict.fromkeys(("row_first", "column_first", "column_end", "run", "height"), "i32")
     common: dict[str, Any] = {"left": side, "right": side, "numbers": "*fp32"}
-    if gradient:
+    shape: dict[str, Any] = {"SQUARE": kind != "rectangle", "T": columns}
+    if kind == "gradient":
         tile, function = GRADIENT_TILES[0], gradient_kernel
         types = {**common, "us": pointer, "vs": pointer, "out": "*fp32", **integers}
         constants: dict[str, Any] = {"SUMS": sums_of(form, program, False), "TERMS": terms.vectors}
+    elif kind == "block":
+        tile, function, shape = BLOCK_TILE, block_kernel, {}
+        types = {**common, "out": "*fp32"}
+        constants = {"TERMS": terms, "DTYPE": TRITON_TYPES[fmt.dtype]}
     else:
         exact = not any(leaf.expanded for leaf in form.leaves)
         tile, function = product_tiles(columns, exact)[0], product_kernel
         types = {**common, "vectors": pointer, "out": "*fp32", **integers}
         constants = {"TERMS": terms, "EXACT": exact}
-    constants |= {"FORM": form, "SQUARE": True, "I": tile.rows, "J": tile.columns, "T": columns}
+    constants |= {"FORM": form, "I": tile.rows, "J": tile.columns, **shape}
     signature = {name: types.get(name, "constexpr") for name in function.arg_names}
     divisible = [["tt.divisibility", 16]]  # as launches find them
     attributes = {
@@ -142,13 +148,13 @@ def compile_kernel(
     return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options), tile
 
 
-def row(name: str, precision: str, arch: int, gradient: bool, columns: int) -> Row:
+def row(name: str, precision: str, arch: int, kind: str, columns: int) -> Row:
     """What the machine code of one kernel says."""
-    compiled, tile = compile_kernel(KERNELS[name], precision, arch, gradient, columns)
+    compiled, tile = compile_kernel(KERNELS[name], precision, arch, kind, columns)
     code, usage = disassembled(compiled)
     registers, stack = (int(re.search(rf"{field}:(\d+)", usage)[1]) for field in ("REG", "STACK"))  # type: ignore[index]
     found = TENSOR_CORE.search("\n".join(text for _, text in code))
-    body = main_loop(code, FEATURES)
+    body = repeated(code, FEATURES) if kind == "block" else main_loop(code, FEATURES)
     entries = tile.rows * tile.columns / (32 * tile.warps)  # of a thread
     special = sum("MUFU" in text for text in body) / entries
     instructions = len(body) / entries
@@ -161,7 +167,8 @@ def row(name: str, precision: str, arch: int, gradient: bool, columns: int) -> R
         name,
         f"sm{arch}",
         precision,
-        gradient,
+        kind,
+        kind == "gradient",
         columns,
         found[1] if found else "",
         registers,
@@ -186,34 +193,46 @@ def disassembled(compiled: CompiledKernel) -> tuple[list[tuple[int, str]], str]:
     return [(int(address, 16), text.strip()) for address, text in lines], usage
 
 
+def loops_of(code: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """First and last addresses of every loop."""
+    return sorted(
+        (int(target[1], 16), address)
+        for address, text in code
+        if (target := re.search(r"^BRA.*?(0x[0-9a-f]+)$", text)) and int(target[1], 16) < address
+    )
+
+
 def main_loop(code: list[tuple[int, str]], trips: int) -> list[str]:
     """The instructions that one tile takes: of the longest loop, with those over features that often in it.
 
     The mask of tiles on the diagonal, which others pass by, is counted as if all had it.
     """
-    loops = sorted(
-        (int(target[1], 16), address)
-        for address, text in code
-        if (target := re.search(r"^BRA.*?(0x[0-9a-f]+)$", text)) and int(target[1], 16) < address
-    )
-    first, last = max(loops, key=lambda loop: loop[1] - loop[0])
-    inner = [(a, b) for a, b in loops if first <= a and b < last]
+    first, last = max(loops_of(code), key=lambda loop: loop[1] - loop[0])
+    return repeated([line for line in code if first <= line[0] <= last], trips, outer=(first, last))
+
+
+def repeated(code: list[tuple[int, str]], trips: int, outer: tuple[int, int] | None = None) -> list[str]:
+    """Instructions, each of a loop that often, but for the loop that is outer."""
+    inner = [loop for loop in loops_of(code) if loop != outer]
     return [
         text
         for address, text in code
-        if first <= address <= last
         for _ in range(trips if any(a <= address <= b for a, b in inner) else 1)
     ]
 
 
-def cases(quick: bool) -> list[tuple[str, str, bool, int]]:
-    """Kernel, precision, gradient and right-hand sides."""
+KINDS = ("product", "gradient", "rectangle", "block")  # of a square matrix the first two
+
+
+def cases(quick: bool) -> list[tuple[str, str, str, int]]:
+    """Kernel, precision, kind and right-hand sides."""
     names = ["rbf", "matern32"] if quick else list(KERNELS)
-    found = [(name, "half", gradient, COLUMNS) for name in names for gradient in (False, True)]
-    found += [("rbf", "half fast", False, COLUMNS), ("rbf", "half", False, 256)]
+    found = [(name, "half", kind, COLUMNS) for name in names for kind in KINDS[:2]]
+    found += [("rbf", "half fast", "product", COLUMNS), ("rbf", "half", "product", 256)]
+    found += [("rbf", "half", "rectangle", COLUMNS), ("rbf", "half", "block", 0)]
     if not quick:
         others = (("single", COLUMNS), ("bfloat16", COLUMNS), ("half", 64), ("half", 128))
-        found += [("rbf", precision, False, columns) for precision, columns in others]
+        found += [("rbf", precision, "product", columns) for precision, columns in others]
     return found
 
 
@@ -233,8 +252,7 @@ def show(rows: list[Row]) -> None:
     head += ("blocks", "instr/entry", "entries/s (est.)", "x KeOps half (est.)")
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for r in rows:
-        kind = "gradient" if r.gradient else "product"
-        cells = (r.kernel, r.target, r.precision, kind, r.columns, r.tensor_core or "none", r.registers)
+        cells = (r.kernel, r.target, r.precision, r.kind, r.columns, r.tensor_core or "none", r.registers)
         cells += (r.spills, r.shared_bytes, r.blocks_per_multiprocessor, r.instructions_per_entry)
         print("| " + " | ".join(map(str, (*cells, f"{r.estimated_entries_per_second:.1e}"))), end=" | ")
         print(f"{r.estimated_ratio_to_keops_half:g} |")
@@ -245,7 +263,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
     parser.add_argument("--quick", action="store_true", help="two kernels")
     arguments = parser.parse_args()
-    rows = [row(n, p, arch, g, c) for arch in DEVICES for n, p, g, c in cases(arguments.quick)]
+    rows = [row(n, p, arch, k, c) for arch in DEVICES for n, p, k, c in cases(arguments.quick)]
     show(rows)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")

@@ -83,7 +83,7 @@ def test_predictions_are_those_of_another_backend_but_for_the_errors_that_both_t
     assert models[0].posterior.operator.backend.name == "triton"
     found, wanted = (model.predict(new, return_std=True, return_error=True) for model in models)
     # Each is off by what its own estimate says, of which three are hardly exceeded. Deviations are of the
-    # same neighbours in double, times a scale that leave-one-out residuals tell, as exactly as means are known.
+    # same neighbours in double, times a scale that residuals tell, as exactly as means are known.
     told = 3.0 * sum(torch.tensor(each.error.mean) for each in (found, wanted))
     assert bool((torch.tensor(found.mean - wanted.mean).abs() <= told).all())
     assert bool((torch.tensor(found.std - wanted.std).abs() <= told.max()).all())

@@ -17,6 +17,7 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "gpu_codegen.py"
 TENSOR_CORES = {"sm80": "HMMA", "sm90": "HGMMA"}
 FIELDS = {
     "kernel",
+    "kind",
     "target",
     "gradient",
     "tensor_core",
@@ -40,14 +41,17 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def test_products_and_gradients_of_both_targets_are_told(rows: list[dict[str, Any]]) -> None:
     assert all(row.keys() >= FIELDS for row in rows)
-    assert {(row["target"], row["gradient"]) for row in rows} == {
-        (target, gradient) for target in TENSOR_CORES for gradient in (False, True)
+    assert {(row["target"], row["kind"]) for row in rows} == {
+        (target, kind) for target in TENSOR_CORES for kind in ("product", "gradient", "rectangle", "block")
     }
+    assert all(row["gradient"] == (row["kind"] == "gradient") for row in rows)
 
 
 def test_what_was_compiled_for_half_uses_tensor_cores_and_spills_nothing(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        assert row["tensor_core"] == TENSOR_CORES[row["target"]], row
+        # Dense entries are by differences, which have nothing to multiply.
+        wanted = "" if row["kind"] == "block" else TENSOR_CORES[row["target"]]
+        assert row["tensor_core"] == wanted, row
         assert row["spills"] == 0, row
 
 
@@ -60,10 +64,25 @@ def test_registers_and_shared_memory_leave_a_multiprocessor_eight_warps(rows: li
 def test_a_product_of_a_few_columns_takes_few_instructions_an_entry(rows: list[dict[str, Any]]) -> None:
     """Up to 10.6 were found; twelve leave room for another compiler."""
     products = [
-        row for row in rows if row["kernel"] == "rbf" and not row["gradient"] and row["columns"] == 16
+        row for row in rows if row["kernel"] == "rbf" and row["kind"] == "product" and row["columns"] == 16
     ]
     assert len(products) == 4  # with the low part of K and without, on both targets
     assert all(row["instructions_per_entry"] <= 12 for row in products)
+
+
+def test_a_rectangle_takes_no_more_than_a_square_and_entries_not_many(
+    rows: list[dict[str, Any]],
+) -> None:
+    """A rectangle has no diagonal to mask; of dense entries 41 were found, and 48 leave room."""
+    for target in TENSOR_CORES:
+        found = {
+            row["kind"]: row["instructions_per_entry"]
+            for row in rows
+            if (row["target"], row["kernel"], row["precision"]) == (target, "rbf", "half")
+            and row["columns"] in (0, 16)
+        }
+        assert found["rectangle"] <= found["product"]
+        assert found["block"] <= 48
 
 
 def test_the_benchmark_for_a_gpu_runs_dry(tmp_path: Path) -> None:

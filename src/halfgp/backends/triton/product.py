@@ -20,6 +20,7 @@ RUN = 4096  # products that are added in float32; sums of more are in float64
 PROGRAMS = 512  # at least so many, where the columns can be shared out, to keep a device busy
 LEAST_RUN = 4 * PADDING
 PARTIAL_BYTES = 2**28  # of sums before they are added in float64
+BLOCK_TILE = Tile(PADDING, PADDING, 8)  # of dense entries
 TUNING_TILES = 64  # rows of tiles that a tile size is timed on
 
 
@@ -74,7 +75,7 @@ class Products:
     def block(self) -> Tensor:
         """Entries (places, places), float32, off the diagonal."""
         out = torch.empty(self.left.total, self.right.total, device=self.numbers.device)
-        tile = Tile(PADDING, PADDING, 8)
+        tile = BLOCK_TILE
         block_kernel[(self.left.total // tile.rows, self.right.total // tile.columns)](
             self.left.side,
             self.right.side,
