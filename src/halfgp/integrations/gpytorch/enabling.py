@@ -96,7 +96,7 @@ class enable:
             (MultivariateNormal, "log_prob"): self._log_prob(),
         }
         for place, made in replacements.items():
-            setattr(*place, made)
+            setattr(place[0], place[1], made)
         families = (*LEAVES, ProductKernel, ScaleKernel, AdditiveKernel, MatrixFreeKernel)
         self._known = {family.forward for family in families}
 
