@@ -239,6 +239,7 @@ def test_rows_without_a_target_are_left_out_with_a_warning():
     with pytest.warns(DataWarning, match=r"2 of 150 rows have no target \(NaN in `y`\)") as caught:
         model = ExactGP(**QUICK).fit(X, holes)
     assert caught[0].filename == __file__
+    assert "1 of them have some of their 2 targets" in str(caught[0].message)
     assert model.report.dropped == 2
     assert model.report.rows == N - 2
     np.testing.assert_array_equal(
@@ -252,6 +253,22 @@ def test_rows_without_a_target_are_left_out_with_a_warning():
         InputError, match=r"`y` has no row with a target, of 150. There is nothing to learn from"
     ):
         ExactGP().fit(X, np.full(N, np.nan))
+
+
+def test_a_model_for_each_target_uses_all_rows_of_its_own():
+    """The remedy that the warning about rows with some of their targets names."""
+    holes = Y.copy()
+    holes[:30, 1] = np.nan
+    with pytest.warns(DataWarning, match=r"30 of them have some of their 2 targets.*`fit\(X, y\[:, k\]\)`"):
+        together = ExactGP(**QUICK).fit(X, holes)
+    assert together.report.rows == N - 30
+    first = ExactGP(**QUICK).fit(X, holes[:, 0])
+    assert first.report.rows == N
+    with pytest.warns(DataWarning, match="30 of 150 rows") as caught:
+        second = ExactGP(**QUICK).fit(X, holes[:, 1])
+    assert "some of their" not in str(caught[0].message)
+    whole = ExactGP(**QUICK).fit(X[30:], Y[30:, 1])
+    np.testing.assert_array_equal(second.predict(NEW).mean, whole.predict(NEW).mean)
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,7 @@ class Observations:
         if dropped == n:
             raise InputError(f"`y` has no row with a target, of {n}. There is nothing to learn from.")
         if dropped:
-            warnings.warn(
-                f"{dropped} of {n} rows have no target (NaN in `y`) and are left out.",
-                DataWarning,
-                stacklevel=3,
-            )
+            warnings.warn(_about_missing(targets, whole), DataWarning, stacklevel=3)
             points, targets = points[whole], targets[whole]
             variances = None if variances is None else variances[whole]
         return cls(points, targets, variances, dropped, single)
@@ -96,3 +92,15 @@ class Observations:
         if not bool((fixed > 0).all()):
             raise InputError(f"`noise` must be positive for every row; got {float(self.variances.min()):g}.")
         return fixed
+
+
+def _about_missing(targets: Tensor, whole: Tensor) -> str:
+    """What is left out, and how to keep what it had to say."""
+    missing = f"{int((~whole).sum())} of {len(whole)} rows have no target (NaN in `y`) and are left out."
+    partial = int((targets.isfinite().any(dim=1) & ~whole).sum())
+    if not partial:
+        return missing
+    return (
+        f"{missing} {partial} of them have some of their {targets.shape[1]} targets: these share one set of"
+        " rows here. Fit a model for each target, `fit(X, y[:, k])`, and it uses all rows of its own."
+    )
