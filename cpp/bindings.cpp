@@ -270,11 +270,11 @@ NB_MODULE(_cpu, m) {
              new (self) KernelMatrix(target_named(instruction_set), single, program, rows, columns);
            },
            nb::arg("instruction_set"), nb::arg("single"), nb::arg("program"), nb::arg("rows"), nb::arg("columns").none())
-      .def("skip_zeros",
-           [](KernelMatrix& self, int threads) {
-             run(threads, [&](const Execution& execution) { self.skip_zeros(execution); });
+      .def("choose_tiles",
+           [](KernelMatrix& self, bool skip_zeros, std::int64_t index, std::int64_t count, int threads) {
+             run(threads, [&](const Execution& execution) { self.choose_tiles(skip_zeros, {index, count}, execution); });
            },
-           nb::arg("threads"))
+           nb::arg("skip_zeros"), nb::arg("index"), nb::arg("count"), nb::arg("threads"))
       .def("dropped",
            [](const KernelMatrix& self, int threads) {
              return run(threads, [&](const Execution& execution) { return self.dropped(execution); });

@@ -15,11 +15,15 @@ struct BlockPair {
 // symmetric grid there are only pairs with row <= column. A bit for each pair: 2,000,000 points take 8 MB.
 class BlockPairs {
  public:
-  BlockPairs(std::int64_t rows, std::int64_t columns, bool symmetric)
-      : rows_(rows), columns_(columns), symmetric_(symmetric), phases_(rows && columns ? std::max(rows, columns) : 0),
-        words_((rows + 63) / 64), bits_(static_cast<std::size_t>(phases_ * words_)) {}
+  // Of all phases, or of those from `first` up to `last`: the set then has no pair of any other.
+  BlockPairs(std::int64_t rows, std::int64_t columns, bool symmetric) : BlockPairs(rows, columns, symmetric, 0, count_phases(rows, columns)) {}
+  BlockPairs(std::int64_t rows, std::int64_t columns, bool symmetric, std::int64_t first, std::int64_t last)
+      : rows_(rows), columns_(columns), symmetric_(symmetric), phases_(count_phases(rows, columns)), first_(first), last_(last),
+        words_((rows + 63) / 64), bits_(static_cast<std::size_t>((last - first) * words_)) {}
 
   std::int64_t phases() const { return phases_; }
+  std::int64_t first_phase() const { return first_; }
+  std::int64_t last_phase() const { return last_; }
   bool symmetric() const { return symmetric_; }
   std::int64_t rows() const { return rows_; }
 
@@ -64,7 +68,7 @@ class BlockPairs {
         else
           return false;
       pair.row = word_ % pairs_.words_ * 64 + __builtin_ctzll(left_);
-      pair.column = pairs_.partner(word_ / pairs_.words_, pair.row);
+      pair.column = pairs_.partner(pairs_.first_ + word_ / pairs_.words_, pair.row);
       left_ &= left_ - 1;
       return true;
     }
@@ -76,15 +80,16 @@ class BlockPairs {
   };
 
  private:
+  static std::int64_t count_phases(std::int64_t rows, std::int64_t columns) { return rows && columns ? std::max(rows, columns) : 0; }
   std::int64_t partner(std::int64_t phase, std::int64_t row) const { return phase >= row ? phase - row : phase - row + phases_; }
   std::size_t word(std::int64_t row, std::int64_t column) const {
     const std::int64_t sum = row + column, phase = sum < phases_ ? sum : sum - phases_;
-    return static_cast<std::size_t>(phase * words_ + row / 64);
+    return static_cast<std::size_t>((phase - first_) * words_ + row / 64);
   }
 
   std::int64_t rows_, columns_;
   bool symmetric_;
-  std::int64_t phases_, words_;
+  std::int64_t phases_, first_, last_, words_;
   std::vector<std::uint64_t> bits_;    // by phase, words of rows
   std::vector<std::size_t> before_;    // by word
 };

@@ -142,7 +142,9 @@ void serve_request() {
   KernelMatrix matrix(*target, single, program, rows, columns);
   const auto stored = static_cast<Stored>(receive<std::int32_t>());
   const Execution execution{receive<std::int32_t>(), nullptr};
-  if (receive<std::uint8_t>()) matrix.skip_zeros(execution);
+  const bool skip_zeros = receive<std::uint8_t>();
+  const auto index = receive<std::int64_t>(), count = receive<std::int64_t>();
+  matrix.choose_tiles(skip_zeros, {index, count}, execution);
   if (stored != Stored::none) matrix.store(stored, execution);
   const std::string operation = receive_text();
   const auto n = static_cast<std::size_t>(rows->count()), m = static_cast<std::size_t>((columns ? columns : rows)->count());

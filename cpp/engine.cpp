@@ -30,10 +30,11 @@ KernelMatrix::KernelMatrix(const Target& target, bool single, KernelProgram prog
       support_(program_.view(), program_.near_paths, single, *rows_, this->columns()),
       live_(rows_->blocks(), this->columns().blocks(), square()) {}
 
-void KernelMatrix::skip_zeros(const Execution& execution) {
-  if (!has_support(program_.view()) || support_.everything_kept()) return;
-  live_ = LiveTiles(support_, *rows_, columns(), square(), sized(execution, rows_->count() * columns().count()));
-  skips_ = true;
+void KernelMatrix::choose_tiles(bool skip_zeros, const Part& part, const Execution& execution) {
+  skips_ = skip_zeros && has_support(program_.view()) && !support_.everything_kept();
+  if (!skips_ && part.count == 1) return;
+  const Execution sized = this->sized(execution, rows_->count() * columns().count());
+  live_ = LiveTiles(skips_ ? &support_ : nullptr, *rows_, columns(), square(), part, sized);
 }
 
 double KernelMatrix::share_skipped() const {
@@ -213,9 +214,9 @@ void KernelMatrix::store(Stored format, const Execution& execution) {
   std::vector<Memory> scratches = scratch(program, sized);
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(sized.threads), std::vector<Path>(program_.leaves.size()));
   const BlockPairs& pairs = live_.pairs();
-  for_each_task(pairs.phases(), sized, [&](std::int64_t phase, int worker, const Check& check) {
+  for_each_task(pairs.last_phase() - pairs.first_phase(), sized, [&](std::int64_t index, int worker, const Check& check) {
     const auto w = static_cast<std::size_t>(worker);
-    pairs.for_phase(phase, [&](std::int64_t row, std::int64_t column) {
+    pairs.for_phase(pairs.first_phase() + index, [&](std::int64_t row, std::int64_t column) {
       if (!pairs.contains(row, column)) return;
       check();
       functions().store(tile(program, row, column, paths[w]), format, entries.bytes_at(pairs.rank(row, column) * tile_bytes),

@@ -87,13 +87,14 @@ class KernelMatrix {
   template <class U>
   void block(U* entries, const Execution& execution) const;
 
-  // From now on products, gradients and what is stored leave out tiles, and strips of them, whose entries are all zero:
-  // results are the same, to the bit.
-  void skip_zeros(const Execution& execution);
-  // Of all entries, the share that is left out.
+  // From now on products, gradients and what is stored look at these tiles only. If zeros are left out, tiles and strips of
+  // them whose entries are all zero are: results are the same, to the bit. Those of all parts, of a square matrix, add up
+  // to the whole.
+  void choose_tiles(bool skip_zeros, const Part& part, const Execution& execution);
+  // Of all entries, the share that all parts leave out.
   double share_skipped() const;
 
-  // Those that are looked at.
+  // Those that are looked at here.
   std::size_t tiles() const { return live_.count(); }
   // At least the largest sum over a row of |entries|, not times scale, that are taken for zero.
   double dropped(const Execution& execution) const;

@@ -1,10 +1,13 @@
 #include "live_tiles.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace halfgp {
 namespace {
+
+constexpr std::int64_t kAddingUp = kBlock * 8;  // entries that take as long as the sums of a tile
 
 int strips_of(const Points& points, std::int64_t block) { return (points.live(block) + kStrip - 1) / kStrip; }
 
@@ -22,6 +25,15 @@ double entries_of(const Spans& spans, const Points& rows, const Points& columns,
     total += static_cast<double>(std::max(0, height)) * std::min(kStrip, column_count - s * kStrip);
   }
   return total;
+}
+
+// A product looks at a tile once for both blocks, and adds up what it gave.
+std::int64_t work_of(double entries) { return static_cast<std::int64_t>(entries) + kAddingUp; }
+double times(std::int64_t row, std::int64_t column, bool symmetric) { return symmetric && row != column ? 2.0 : 1.0; }
+
+// The first of `work` units that falls to this part.
+std::int64_t share(std::int64_t work, std::int64_t index, std::int64_t count) {
+  return work / count * index + work % count * index / count;
 }
 
 }  // namespace
@@ -46,22 +58,64 @@ LiveTiles::LiveTiles(std::int64_t rows, std::int64_t columns, bool symmetric)
   count_ = live_.count();
 }
 
-LiveTiles::LiveTiles(const Support& support, const Points& rows, const Points& columns, bool symmetric, const Execution& execution)
-    : live_(rows.blocks(), columns.blocks(), symmetric), cut_(rows.blocks(), columns.blocks(), symmetric) {
-  std::vector<double> entries(static_cast<std::size_t>(live_.phases()));
+template <class Function>
+void LiveTiles::for_live(const Support* support, const Points& rows, const Points& columns, std::int64_t phase, Function f) const {
+  live_.for_phase(phase, [&](std::int64_t row, std::int64_t column) {
+    if (support && support->blocks_apart(row, column)) return;
+    Spans found;
+    if (support && !support->all_kept(row, column)) found = spans(*support, rows, columns, row, column);
+    f(row, column, found);
+  });
+}
+
+std::vector<std::int64_t> LiveTiles::survey(const Support* support, const Points& rows, const Points& columns,
+                                            const Execution& execution) {
+  const auto phases = static_cast<std::size_t>(live_.phases());
+  std::vector<std::int64_t> before(phases + 1);
+  std::vector<double> entries(phases);
   for_each_task(live_.phases(), execution, [&](std::int64_t phase, int, const Check&) {
-    live_.for_phase(phase, [&](std::int64_t row, std::int64_t column) {
-      if (support.blocks_apart(row, column)) return;
-      Spans found;
-      if (!support.all_kept(row, column)) found = spans(support, rows, columns, row, column);
+    for_live(support, rows, columns, phase, [&](std::int64_t row, std::int64_t column, const Spans& found) {
+      const double seen = entries_of(found, rows, columns, {row, column});
+      before[static_cast<std::size_t>(phase) + 1] += work_of(seen);
+      entries[static_cast<std::size_t>(phase)] += times(row, column, live_.symmetric()) * seen;
+    });
+  });
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  entries_ = std::accumulate(entries.begin(), entries.end(), 0.0);
+  return before;
+}
+
+LiveTiles::LiveTiles(const Support* support, const Points& rows, const Points& columns, bool symmetric, const Part& part,
+                     const Execution& execution)
+    : live_(rows.blocks(), columns.blocks(), symmetric, 0, 0), cut_(0, 0, symmetric) {
+  // By work: where the part begins and ends, and, unless it is the whole, where every phase does.
+  std::vector<std::int64_t> before;
+  std::int64_t from = 0, to = std::numeric_limits<std::int64_t>::max(), first = 0, last = live_.phases();
+  if (part.count > 1) {
+    before = survey(support, rows, columns, execution);
+    from = share(before.back(), part.index, part.count);
+    to = share(before.back(), part.index + 1, part.count);
+    first = std::upper_bound(before.begin(), before.end() - 1, from) - before.begin() - (before.size() > 1);
+    last = std::max<std::int64_t>(first, std::lower_bound(before.begin(), before.end() - 1, to) - before.begin());
+  }
+  live_ = BlockPairs(rows.blocks(), columns.blocks(), symmetric, first, last);
+  cut_ = support ? live_ : cut_;
+  std::vector<double> entries(static_cast<std::size_t>(last - first));
+  for_each_task(last - first, execution, [&](std::int64_t index, int, const Check&) {
+    const std::int64_t phase = first + index;
+    std::int64_t done = before.empty() ? 0 : before[static_cast<std::size_t>(phase)];
+    for_live(support, rows, columns, phase, [&](std::int64_t row, std::int64_t column, const Spans& found) {
+      const double seen = entries_of(found, rows, columns, {row, column});
+      const std::int64_t begins = done;
+      done += work_of(seen);
+      if (begins < from || begins >= to) return;
       live_.insert(row, column);
       if (!is_whole(found, strips_of(rows, row), strips_of(columns, column))) cut_.insert(row, column);
-      const double both = symmetric && row != column ? 2.0 : 1.0;
-      entries[static_cast<std::size_t>(phase)] += both * entries_of(found, rows, columns, {row, column});
+      entries[static_cast<std::size_t>(index)] += times(row, column, symmetric) * seen;
     });
   });
   count_ = live_.count();
-  entries_ = std::accumulate(entries.begin(), entries.end(), 0.0);
+  if (before.empty()) entries_ = std::accumulate(entries.begin(), entries.end(), 0.0);
 }
 
 }  // namespace halfgp

@@ -79,12 +79,13 @@ class Matrix:
     columns: bytes | None
     stored: int = 0  # the number of `_cpu.Stored`
     skips: bool = False
+    part: tuple[int, int] = (0, 1)
 
     def store(self, format: Any, threads: int) -> None:
         self.stored = format.value
 
-    def skip_zeros(self, threads: int) -> None:
-        self.skips = True
+    def choose_tiles(self, skip_zeros: bool, index: int, count: int, threads: int) -> None:
+        self.skips, self.part = skip_zeros, (index, count)
 
     def dropped(self, threads: int) -> float:
         return self._told("dropped", threads)
@@ -138,7 +139,7 @@ class Matrix:
             self.program.message(),
             self.rows,
             columns,
-            struct.pack("<2i?", self.stored, threads, self.skips),
+            struct.pack("<2i?2q", self.stored, threads, self.skips, *self.part),
             _sequence(operation.encode()),
             struct.pack("<?", dtype == torch.float32),
             *operands,

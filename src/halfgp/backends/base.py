@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
+from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.kernels import Kernel
 from halfgp.nearest import NearestSearch
@@ -26,6 +27,9 @@ class KernelMatrix(Protocol):
     diagonal. Another entry is zero where |K_ij| / amplitude <= `truncation.vanishing(precision)`, in a 16-bit
     precision 2**vanishing_exponent of the inputs' format or more, with
     amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
+
+    One that was bound as a `Part` is a summand: its products and gradients, added up over all parts, are those
+    of the matrix, whose blocks, shape and zeros it knows.
     """
 
     @property
@@ -97,6 +101,7 @@ class Backend(Protocol):
         store: bool,
         threads: int | None,
         truncation: Truncation = EXACT,
+        part: Part = WHOLE,
     ) -> KernelMatrix:
         """Prepare the products of one kernel matrix.
 
@@ -108,6 +113,8 @@ class Backend(Protocol):
             store: hold the entries in memory, in `precision.entries`, rather than compute them each time.
             threads: how many, or None for torch's own number.
             truncation: which entries are zero, and whether tiles of zeros may be passed by.
+            part: of a square matrix, which summand is wanted; a backend that is only ever bound whole need
+                not take it.
         """
 
     def conditionals(

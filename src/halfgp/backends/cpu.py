@@ -16,6 +16,7 @@ from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.cpu_conditionals import engine_conditionals
 from halfgp.backends.cpu_sparse_factor import CpuSparseFactor
+from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.paths import describe_nodes, plan_leaf
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
@@ -84,6 +85,7 @@ class CpuBackend:
         store: bool,
         threads: int | None,
         truncation: Truncation = EXACT,
+        part: Part = WHOLE,
     ) -> CpuMatrix:
         """Pack the points, O(n d log n); if `store`, also evaluate and round the entries, O(n1 n2 d)."""
         chosen = chosen_instruction_set(self.instruction_set)
@@ -94,7 +96,7 @@ class CpuBackend:
                 f"The CPU backend holds entries in the format of the vectors, {precision.vectors.name}, or in"
                 f" 16 bits beside single vectors; got {precision.entries.name}. Use a named precision."
             )
-        return CpuMatrix(kernel, x1, x2, precision, store, threads, chosen, truncation)
+        return CpuMatrix(kernel, x1, x2, precision, store, threads, chosen, truncation, part)
 
     def conditionals(
         self,
@@ -155,6 +157,7 @@ class CpuMatrix:
         threads: int | None,
         instruction_set: str,
         truncation: Truncation,
+        part: Part,
     ) -> None:
         self.shape = (len(x1), len(x1 if x2 is None else x2))
         self.precision = precision
@@ -162,14 +165,14 @@ class CpuMatrix:
         self._kernel = kernel.detached()
         self._points = (x1,) if x2 is None else (x1, x2)
         self._threads = threads
+        self._part = part
         self._program = self._kernel.program()
         self._single = precision.vectors is SINGLE
         self._vanishing = truncation.vanishing(precision)
         self._describe()
         self._matrix = self._bind(*self._sides) if x2 is not None else self._bind(self._sides[0], None)
         self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else torch.empty(0).double()
-        if truncation.skip:
-            self._matrix.skip_zeros(self.threads)
+        self._matrix.choose_tiles(truncation.skip, part.index, part.count, self.threads)
         self.skipped = self._matrix.share_skipped
         self.storage = "on_the_fly"
         if store:
@@ -182,7 +185,7 @@ class CpuMatrix:
         return self._threads or torch.get_num_threads()
 
     def stored_bytes(self, entry_bytes: int) -> int:
-        """Whole tiles that are not zero, of a square matrix only those on and above the diagonal."""
+        """Whole tiles of its part that are not zero, of a square matrix on and above the diagonal only."""
         return self._matrix.tiles * _cpu.BLOCK**2 * entry_bytes
 
     def dropped(self) -> float:
@@ -192,6 +195,7 @@ class CpuMatrix:
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v + extra_diagonal * v, O(n1 n2 (f + t)) time; beside the result, float64 sums (n1, t)."""
         diagonal = self._diagonal if extra_diagonal is None else self._diagonal + extra_diagonal
+        diagonal = self._part.only(diagonal)
         out = empty_like(v, self.shape[0])
         if self._units is None:
             self._matrix.product(v, diagonal, out, self.threads)
@@ -224,7 +228,7 @@ class CpuMatrix:
         self, u: Tensor, v: Tensor, inputs: bool
     ) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
         """One fused pass to the program's tensors, then the chain rule; as much as two or three products."""
-        weights = (u.double() * v).sum(dim=1) if len(self._points) == 1 else None
+        weights = self._part.only((u.double() * v).sum(dim=1)) if len(self._points) == 1 else None
         if self._units is not None:
             u = (u * self._units[0][:, None]).to(u.dtype)
             v = (v * self._units[-1][:, None]).to(v.dtype)

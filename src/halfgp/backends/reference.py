@@ -12,6 +12,7 @@ from torch import Tensor
 from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient, pull_back
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
+from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.sparse_factor import ReferenceSparseFactor
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
@@ -38,9 +39,10 @@ class ReferenceBackend:
         store: bool,
         threads: int | None,
         truncation: Truncation = EXACT,
+        part: Part = WHOLE,
     ) -> ReferenceMatrix:
         """Scale and round the points; if `store`, also evaluate and round the entries."""
-        return ReferenceMatrix(kernel, x1, x2, precision, store, truncation)
+        return ReferenceMatrix(kernel, x1, x2, precision, store, truncation, part)
 
     def conditionals(
         self,
@@ -86,9 +88,11 @@ class ReferenceMatrix:
         precision: Precision,
         store: bool,
         truncation: Truncation,
+        part: Part = WHOLE,
     ) -> None:
         self.shape = (len(x1), len(x1 if x2 is None else x2))
         self.precision = precision
+        self._part, self._rows = part, part.of(self.shape[0])  # of which its summand is made
         self._kernel = kernel.detached()
         self._points = (x1,) if x2 is None else (x1, x2)
         amplitude = self._kernel.amplitude(*self._points).item()
@@ -121,11 +125,11 @@ class ReferenceMatrix:
         """K v + extra_diagonal * v (n1, t); O(n1 n2 (D + t)) time, chunks of CHUNK_BYTES in memory."""
         # Rounded as the precision says, then widened: products are exact, and sums are in the wide format.
         wide = v.to(self.precision.vectors.dtype).to(self.precision.sums.dtype)
-        result = empty_like(v, self.shape[0])
+        result = empty_like(v, self.shape[0]).zero_()
         diagonal = self._diagonal
         if diagonal is not None and extra_diagonal is not None:
             diagonal = diagonal + extra_diagonal
-        for rows in self._chunks(self.shape[0]):
+        for rows in self._chunks(self._rows):
             total = self._off_diagonal(rows).to(wide.dtype) @ wide
             if diagonal is not None:
                 total += diagonal[rows, None] * wide[rows]
@@ -138,7 +142,7 @@ class ReferenceMatrix:
         rows = torch.arange(self.shape[0], device=device) if rows is None else rows
         columns = torch.arange(self.shape[1], device=device) if columns is None else columns
         result = torch.empty(len(rows), len(columns), dtype=self.precision.vectors.dtype, device=device)
-        for chunk in self._chunks(len(rows)):
+        for chunk in self._chunks(slice(0, len(rows))):
             i = rows[chunk]
             if self._stored is None:
                 pairs = [(z[0][i], z[-1][columns]) for z in self._features]
@@ -164,7 +168,7 @@ class ReferenceMatrix:
             outputs = [*(z for pair in pairs for z in pair), *_tensors(program)]
             return outputs, self._program_gradient(program, outputs, wide_u, wide_v)
 
-        weights = (wide_u * wide_v).sum(dim=1) if self._diagonal is not None else None
+        weights = self._part.only((wide_u * wide_v).sum(dim=1)) if self._diagonal is not None else None
         return parameter_gradient(self._kernel, self._points, weights, inputs, backend)
 
     def _program_gradient(
@@ -178,7 +182,7 @@ class ReferenceMatrix:
         working = _with_tensors(program, leaves[count:])
         totals = [torch.zeros_like(source, requires_grad=False) for source in sources]
         active = [k for k, leaf in enumerate(leaves) if leaf.requires_grad]
-        for rows in self._chunks(self.shape[0] if active else 0):
+        for rows in self._chunks(self._rows if active else slice(0, 0)):
             weights = (u[rows] @ v.T).to(self._dtype)
             entries = self._entries(working, [(z[0][rows], z[-1]) for z in pairs], self._pairwise(rows))
             if self._diagonal is not None:
@@ -197,12 +201,12 @@ class ReferenceMatrix:
         """Scaled features as the precision holds them, in the dtype that computes with them."""
         return z.detach().to(self.precision.inputs.dtype).to(self._dtype)
 
-    def _chunks(self, rows: int) -> Iterator[slice]:
-        """Slices of rows whose temporaries fit in CHUNK_BYTES."""
+    def _chunks(self, rows: slice) -> Iterator[slice]:
+        """Slices of these rows whose temporaries fit in CHUNK_BYTES."""
         per_row = 8 * max(self.shape[1], 1) * (2 + 4 * len(self._program.leaves))
         size = max(1, CHUNK_BYTES // per_row)
-        for start in range(0, rows, size):
-            yield slice(start, min(start + size, rows))
+        for start in range(rows.start, rows.stop, size):
+            yield slice(start, min(start + size, rows.stop))
 
     def _entries(
         self, program: Program, pairs: Sequence[tuple[Tensor, Tensor]], units: tuple[Tensor, Tensor]
@@ -246,7 +250,7 @@ class ReferenceMatrix:
         """All entries (n1, n2) off the diagonal, in units, rounded to the format they are held in."""
         dtype = self.precision.entries.dtype
         stored = torch.empty(self.shape, dtype=dtype, device=self._points[0].device)
-        for rows in self._chunks(self.shape[0]):
+        for rows in self._chunks(slice(0, self.shape[0])):
             stored[rows] = self._off_diagonal(rows) / self._held_in(rows)
         return stored
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
+from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.reference import ReferenceMatrix
 from halfgp.backends.sparse_factor import ReferenceSparseFactor, SparseFactor
 from halfgp.backends.triton.matrix import TritonMatrix
@@ -41,6 +42,7 @@ class TritonBackend:
         store: bool,
         threads: int | None,
         truncation: Truncation = EXACT,
+        part: Part = WHOLE,
     ) -> TritonMatrix | ReferenceMatrix:
         """Pack the points, O(n d). Double, and entries that are stored, are torch's on the same device."""
         if x1.device.type != "cuda" and not INTERPRETED:
@@ -49,10 +51,10 @@ class TritonBackend:
                 " TRITON_INTERPRET=1 before Python starts to try the kernels without one, slowly."
             )
         if store or precision.vectors is not SINGLE:
-            return ReferenceMatrix(kernel, x1, x2, precision, store, truncation)
+            return ReferenceMatrix(kernel, x1, x2, precision, store, truncation, part)
         if self.fast and precision.is_sixteen_bit:
             precision = precision.with_entries(precision.inputs)
-        return TritonMatrix(kernel, x1, x2, precision, truncation, self.fast)
+        return TritonMatrix(kernel, x1, x2, precision, truncation, self.fast, part)
 
     def conditionals(
         self,

@@ -81,6 +81,7 @@ class Gradients:
         numbers: of the program.
         left: the rows.
         right: the columns; the same object where the matrix is square.
+        rows: places of the rows whose terms are added up.
         format: of the vectors, as they meet.
         terms: how many numbers each of the vectors is the sum of.
     """
@@ -89,6 +90,7 @@ class Gradients:
     numbers: Tensor
     left: Packed
     right: Packed
+    rows: range
     format: Format
     terms: int
 
@@ -113,8 +115,12 @@ class Gradients:
             totals, rows = self._pass(sums, scaled, v)
             sides = [rows]
             if needs_points:
-                sides.append(replace(self, left=self.right, right=self.left)._pass(sums, v, scaled)[1])
+                sides.append(self._turned()._pass(sums, v, scaled)[1])
         return self._in_tensors(program, points, sums, [t.to(program.scale.device) for t in totals], sides)
+
+    def _turned(self) -> Gradients:
+        """Those of the transposed matrix, which is no part of one."""
+        return replace(self, left=self.right, right=self.left, rows=range(self.right.total))
 
     def _in_tensors(
         self,
@@ -178,8 +184,8 @@ class Gradients:
     def _launches(self, sums: Sums, us: Tensor, vs: Tensor, unit: Tensor) -> Iterator[tuple[Region, Tensor]]:
         """Sums (runs, sums, rows) of one batch of rows and runs after the other."""
         most = max(PARTIAL_BYTES // (4 * sums.number) // PADDING, 1) * PADDING
-        for start in range(0, self.left.total, most):
-            rows = range(start, min(start + most, self.left.total))
+        for start in range(0, len(self.rows), most):
+            rows = self.rows[start : start + most]
             region = Region(rows, range(self.right.total), True)
             tile = self._tile(sums, region, us, vs)
             for columns, run in runs(region, tile, sums.number):

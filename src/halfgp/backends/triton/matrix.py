@@ -9,6 +9,7 @@ from torch import Tensor
 
 from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient
+from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.triton.description import describe, factor_of, numbers_of, reach_of
 from halfgp.backends.triton.gradient import Gradients
 from halfgp.backends.triton.points import Packed, pack
@@ -43,9 +44,11 @@ class TritonMatrix:
         precision: Precision,
         truncation: Truncation,
         fast: bool,
+        part: Part = WHOLE,
     ) -> None:
         self.shape = (len(x1), len(x1 if x2 is None else x2))
         self.precision = precision
+        self._part = part
         self._format = precision.inputs if precision.is_sixteen_bit else SINGLE
         self._terms = (FAST_TERMS if fast else TERMS)[self._format]
         self._kernel = kernel.detached()
@@ -71,13 +74,13 @@ class TritonMatrix:
             out[:, some] = self._off_diagonal(wide[:, some])
         if self._diagonal is not None:
             diagonal = self._diagonal if extra_diagonal is None else self._diagonal + extra_diagonal
-            out += diagonal[:, None] * wide
+            out += self._part.only(diagonal)[:, None] * wide
         return out
 
     def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """Dense entries (rows, columns), their distances by differences, rounded as in products."""
         left, right = self._sides[0].taken(rows), self._sides[-1].taken(columns)
-        products = self._launched(left, right, square=False)
+        products = self._launched(left, right, square=False, part=WHOLE)
         n, m = len(left.place), len(right.place)
         out = products.block()[:n, :m].double() * self._scale
         i = torch.arange(n, device=out.device) if rows is None else rows
@@ -92,9 +95,16 @@ class TritonMatrix:
     ) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
         """One fused pass, by differences in float32; with the gradient in two sets of points two passes."""
         wide_u, wide_v = u.double(), v.double()
-        weights = (wide_u * wide_v).sum(dim=1) if self._diagonal is not None else None
+        weights = self._part.only((wide_u * wide_v).sum(dim=1)) if self._diagonal is not None else None
+        left, right = self._sides[0], self._sides[-1]
         gradients = Gradients(
-            self._form, self._numbers, self._sides[0], self._sides[-1], self._format, self._terms.vectors
+            self._form,
+            self._numbers,
+            left,
+            right,
+            left.share(self._part),
+            self._format,
+            self._terms.vectors,
         )
         return parameter_gradient(
             self._kernel,
@@ -110,13 +120,14 @@ class TritonMatrix:
         v = v * self._units[-1][:, None]
         peaks = peak_units(v, self._format)
         vectors = pack_vectors(v / peaks, columns, self._format, self._terms.vectors)
-        products = self._launched(self._sides[0], columns, square=len(self._points) == 1)
+        square = len(self._points) == 1
+        products = self._launched(self._sides[0], columns, square, self._part)
         sums = products.multiply(vectors)[self._sides[0].place, : v.shape[1]]
         return sums * (peaks * self._scale) * self._units[0][:, None]
 
-    def _launched(self, left: Packed, right: Packed, square: bool) -> Products:
-        dtype = self._format.dtype
-        return Products(self._form, self._numbers, left, right, square, self._terms, dtype)
+    def _launched(self, left: Packed, right: Packed, square: bool, part: Part) -> Products:
+        dtype, rows = self._format.dtype, left.share(part)
+        return Products(self._form, self._numbers, left, right, square, rows, self._terms, dtype)
 
     def _describe(self, truncation: Truncation) -> None:
         """Put the program into the terms of the kernels, and pack the points."""

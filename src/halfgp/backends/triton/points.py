@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from halfgp.backends.part import Part
 from halfgp.backends.triton.description import Form
 from halfgp.errors import InputError
 
@@ -54,6 +55,11 @@ class Packed:
     def total(self) -> int:
         """How many places there are."""
         return self.side.stride
+
+    def share(self, part: Part) -> range:
+        """The places of a part, whole tiles."""
+        run = part.of(self.total // PADDING)
+        return range(run.start * PADDING, run.stop * PADDING)
 
     def spread(self, values: Tensor) -> Tensor:
         """Values (n, ...) of points at their places, and zeros between."""

@@ -50,6 +50,7 @@ class Products:
         left: the rows.
         right: the columns.
         square: whether they are the same points.
+        rows: places of the rows that are multiplied; sums of others are zero.
         terms: what is split in how many.
         dtype: of entries and vectors, as they meet.
     """
@@ -59,6 +60,7 @@ class Products:
     left: Packed
     right: Packed
     square: bool
+    rows: range
     terms: Terms
     dtype: torch.dtype
 
@@ -93,14 +95,14 @@ class Products:
 
     def _regions(self) -> Iterator[Region]:
         """Pairs that tensor cores take, and those that need differences: all together, every pair once."""
-        if not any(leaf.expanded for leaf in self.form.leaves):
-            yield Region(range(self.left.total), range(self.right.total), True)
-            return
-        rows, columns = self.left.near, self.right.near
+        expanded = any(leaf.expanded for leaf in self.form.leaves)
+        near, columns = (self.left.near, self.right.near) if expanded else (0, 0)
+        first, last = self.rows.start, self.rows.stop
+        rows = range(first, min(near, last))
         parts = (
-            Region(range(rows), range(columns), False),
-            Region(range(rows), range(columns, self.right.total), True),
-            Region(range(rows, self.left.total), range(self.right.total), True),
+            Region(rows, range(columns), False),
+            Region(rows, range(columns, self.right.total), True),
+            Region(range(max(near, first), last), range(self.right.total), True),
         )
         yield from (part for part in parts if part.rows and part.columns)
 
