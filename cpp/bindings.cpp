@@ -195,11 +195,12 @@ void find_nearest(const std::string& instruction_set, Table<const double> points
 void bind_sparse_factor(nb::module_& m) {
   nb::class_<SparseFactor>(m, "SparseFactor")
       .def("__init__",
-           [](SparseFactor* self, Table<const std::int64_t> columns, Table<const double> entries) {
+           [](SparseFactor* self, Table<const std::int64_t> columns, Table<const double> entries,
+              std::optional<Vector<const std::int64_t>> rows, std::int64_t size) {
              new (self) SparseFactor(columns.data(), entries.data(), static_cast<std::int64_t>(columns.shape(0)),
-                                     static_cast<int>(columns.shape(1)));
+                                     static_cast<int>(columns.shape(1)), rows ? rows->data() : nullptr, size);
            },
-           nb::arg("columns"), nb::arg("entries"))
+           nb::arg("columns"), nb::arg("entries"), nb::arg("rows").none(), nb::arg("size"))
       .def("multiply",
            [](const SparseFactor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
              run(threads, [&](const Execution& execution) {

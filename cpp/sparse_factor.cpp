@@ -40,10 +40,14 @@ void combine_all(const std::vector<std::int64_t>& starts, const std::vector<std:
 }  // namespace
 
 SparseFactor::SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width)
-    : rows_(rows), row_starts_(1), column_starts_(static_cast<std::size_t>(rows) + 1) {
+    : SparseFactor(columns, entries, rows, width, nullptr, rows) {}
+
+SparseFactor::SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width, const std::int64_t* own,
+                           std::int64_t size)
+    : rows_(rows), row_starts_(1), column_starts_(static_cast<std::size_t>(size) + 1) {
   for (std::int64_t row = 0; row < rows; ++row) {
     for (int k = 0; k <= width; ++k) {
-      const std::int64_t column = k < width ? columns[row * width + k] : row;
+      const std::int64_t column = k < width ? columns[row * width + k] : own ? own[row] : row;
       if (column < 0) continue;
       columns_.push_back(static_cast<std::int32_t>(column));
       entries_.push_back(entries[row * (width + 1) + k]);
@@ -51,7 +55,7 @@ SparseFactor::SparseFactor(const std::int64_t* columns, const double* entries, s
     }
     row_starts_.push_back(static_cast<std::int64_t>(columns_.size()));
   }
-  for (std::size_t column = 0; column < static_cast<std::size_t>(rows); ++column) column_starts_[column + 1] += column_starts_[column];
+  for (std::size_t column = 0; column < static_cast<std::size_t>(size); ++column) column_starts_[column + 1] += column_starts_[column];
   rows_of_.resize(columns_.size());
   entries_by_column_.resize(columns_.size());
   std::vector<std::int64_t> next(column_starts_.begin(), column_starts_.end() - 1);

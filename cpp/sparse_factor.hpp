@@ -1,4 +1,5 @@
-// A sparse lower triangular matrix of which every row has a few entries and the diagonal: products and solves.
+// A sparse lower triangular matrix of which every row has a few entries and the diagonal, or some rows of one: products
+// and solves.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,16 @@ namespace halfgp {
 
 class SparseFactor {
  public:
-  // Entries (rows, width) of columns (rows, width) before the row's own; -1 for none. The last entry is the diagonal's.
+  // Entries (rows, width + 1) of columns (rows, width) before the row's own, -1 for none; the last entry is the diagonal's.
+  // All rows, or those numbered `own` (rows) of `size`.
   SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width);
+  SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width, const std::int64_t* own, std::int64_t size);
 
-  // G v and G' v of v (rows, count), row-major; the number of threads does not change them.
+  // G v of v (size, count), and G' v of v (rows, count), row-major; the number of threads does not change them.
   void multiply(const double* v, int count, double* out, const Execution& execution) const;
   void multiply_transposed(const double* v, int count, double* out, const Execution& execution) const;
 
-  // G^-1 v and G'^-1 v in the place of v: one row after the other, and so by one thread.
+  // Of all rows, G^-1 v and G'^-1 v in the place of v: one row after the other, and so by one thread.
   void solve(double* v, int count) const;
   void solve_transposed(double* v, int count) const;
 

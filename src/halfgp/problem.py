@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from halfgp.backends import Backend
+from halfgp.backends.part import WHOLE, Part
+from halfgp.distributed.ranks import Ranks
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.operators import KernelOperator, Operator
+from halfgp.operators import KernelOperator, Operator, ShardedKernel
 from halfgp.precision import Precision
 
 SINGLE_TOL = 1e-3
@@ -35,6 +37,7 @@ class Problem:
         backend: of products.
         threads: of products; None follows torch.
         memory_limit: bytes for entries and factors; None for the defaults of each.
+        ranks: processes that rows are shared out to; None where they are all here.
     """
 
     x: Tensor
@@ -44,6 +47,7 @@ class Problem:
     backend: str | Backend = "auto"
     threads: int | None = None
     memory_limit: int | None = None
+    ranks: Ranks | None = None
 
     @property
     def rows(self) -> int:
@@ -53,16 +57,27 @@ class Problem:
     @property
     def held(self) -> slice:
         """The rows whose vectors are held here."""
-        return slice(0, self.rows)
+        return slice(0, self.rows) if self.ranks is None else self.ranks.held(self.rows)
+
+    @property
+    def alone(self) -> Problem:
+        """The same with all rows held here, for what every rank does by itself."""
+        return replace(self, ranks=None)
 
     def system(self, hyperparameters: Hyperparameters, precision: str | Precision | None = None) -> Operator:
         """K + noise as solvers see it, for vectors (m, t) of the rows that are held."""
-        return self.operator(hyperparameters, precision).bound
+        if self.ranks is None:
+            return self.operator(hyperparameters, precision).bound
+        summand = self.operator(hyperparameters, precision, self.ranks.part).bound
+        return ShardedKernel(summand, self.ranks)
 
     def operator(
-        self, hyperparameters: Hyperparameters, precision: str | Precision | None = None
+        self,
+        hyperparameters: Hyperparameters,
+        precision: str | Precision | None = None,
+        part: Part = WHOLE,
     ) -> KernelOperator:
-        """K + noise on all rows, its entries computed on the fly."""
+        """K + noise on all rows, or one summand of it, its entries computed on the fly."""
         return KernelOperator(
             hyperparameters.kernel,
             self.x,
@@ -71,6 +86,7 @@ class Problem:
             backend=self.backend,
             storage="on_the_fly",
             threads=self.threads,
+            part=part,
         )
 
     def cross(

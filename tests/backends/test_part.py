@@ -19,7 +19,7 @@ from halfgp.truncation import EXACT, Truncation
 
 KERNELS = {"matern": 2.0 * Matern(1.5, [0.3, 0.5]) + White(0.1), "linear": RBF(0.4) + 0.3 * Linear()}
 N = 700  # three blocks of the engine, six tiles of a GPU's
-# Tiles are shared out before any instruction set has a say, so that one native engine and one emulated will do.
+# Tiles are shared out before any instruction set has a say: one native engine and one emulated will do.
 NAMES = ("reference", "triton", "cpu scalar", "qemu neon")
 each_contestant = pytest.mark.parametrize("contestant", [place for place in BACKENDS if place.id in NAMES])
 each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -41,7 +41,9 @@ def bound(
     )
 
 
-def parts(contestant: Contestant, kernel: Kernel, name: str, count: int, **options: int) -> list[KernelMatrix]:
+def parts(
+    contestant: Contestant, kernel: Kernel, name: str, count: int, **options: int
+) -> list[KernelMatrix]:
     return [bound(contestant, kernel, name, Part(i, count), **options) for i in range(count)]
 
 

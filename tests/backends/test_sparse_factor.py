@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from halfgp.backends import available, get_backend
+from halfgp.backends.sparse_factor import SomeRows
 from halfgp.precision import DOUBLE
 
 N, K = 70, 5
@@ -55,3 +56,15 @@ def test_the_vector_that_is_solved_for_stays_as_it_was(backend):
     v = torch.ones(N, 2, dtype=torch.float64)
     factor.solve(v)
     assert bool((v == 1.0).all())
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("rows", [[], [3, 7, 8, 69], list(range(N))], ids=len)
+def test_some_rows_multiply_as_rows_of_the_dense_matrix(backend, rows, transposed):
+    columns, values, dense = entries()
+    which = torch.tensor(rows, dtype=torch.long)
+    factor = backend.sparse_factor(columns[which], values[which], threads=2, some=SomeRows(which, N))
+    matrix = dense[which].T if transposed else dense[which]
+    v = torch.randn(matrix.shape[1], 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    room = N * DOUBLE.eps * float((dense.abs().sum(dim=1)).max() * v.abs().max()) if rows else 0.0
+    torch.testing.assert_close(factor.multiply(v, transposed), matrix @ v, rtol=0, atol=room)

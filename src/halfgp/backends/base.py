@@ -8,7 +8,7 @@ from torch import Tensor
 
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.part import WHOLE, Part
-from halfgp.backends.sparse_factor import SparseFactor
+from halfgp.backends.sparse_factor import SomeRows, SparseFactor
 from halfgp.kernels import Kernel
 from halfgp.nearest import NearestSearch
 from halfgp.precision import Precision
@@ -28,8 +28,8 @@ class KernelMatrix(Protocol):
     precision 2**vanishing_exponent of the inputs' format or more, with
     amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
 
-    One that was bound as a `Part` is a summand: its products and gradients, added up over all parts, are those
-    of the matrix, whose blocks, shape and zeros it knows.
+    One that was bound as a `Part` is a summand: products and gradients of all parts add up to those of the
+    matrix, whose blocks, shape and zeros it knows.
     """
 
     @property
@@ -131,5 +131,10 @@ class Backend(Protocol):
     def nearest(self, search: NearestSearch, k: int, *, threads: int | None) -> Tensor:
         """Neighbours (m, k) of the queries, exactly, nearest first; -1 where there are fewer."""
 
-    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
-        """The lower triangular matrix of entries (n, k + 1), the diagonal's last, in columns (n, k)."""
+    def sparse_factor(
+        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
+    ) -> SparseFactor:
+        """The lower triangular matrix of entries (n, k + 1), the diagonal's last, in columns (n, k).
+
+        Or some rows of it, of as many entries and columns, -1 for none, among all n.
+        """

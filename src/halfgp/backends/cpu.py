@@ -18,6 +18,7 @@ from halfgp.backends.cpu_conditionals import engine_conditionals
 from halfgp.backends.cpu_sparse_factor import CpuSparseFactor
 from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.paths import describe_nodes, plan_leaf
+from halfgp.backends.sparse_factor import SomeRows
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
@@ -132,9 +133,11 @@ class CpuBackend:
         )
         return found
 
-    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> CpuSparseFactor:
+    def sparse_factor(
+        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
+    ) -> CpuSparseFactor:
         """Held by rows and by columns."""
-        return CpuSparseFactor(columns, entries, threads or torch.get_num_threads())
+        return CpuSparseFactor(columns, entries, threads or torch.get_num_threads(), some)
 
 
 BACKEND = CpuBackend()

@@ -5,19 +5,22 @@ from __future__ import annotations
 from torch import Tensor
 
 from halfgp import _cpu
+from halfgp.backends.sparse_factor import SomeRows
 
 
 class CpuSparseFactor:
     """Held by rows and by columns, so that either product goes by several threads, to the same bits."""
 
-    def __init__(self, columns: Tensor, entries: Tensor, threads: int) -> None:
-        self._factor = _cpu.SparseFactor(columns.contiguous(), entries.contiguous())
+    def __init__(self, columns: Tensor, entries: Tensor, threads: int, some: SomeRows | None = None) -> None:
+        rows = None if some is None else some.rows.contiguous()
+        self._shape = len(columns), len(columns) if some is None else some.of
+        self._factor = _cpu.SparseFactor(columns.contiguous(), entries.contiguous(), rows, self._shape[1])
         self._threads = threads
 
     def multiply(self, v: Tensor, transposed: bool = False) -> Tensor:
         """G v, or G' v."""
         v = v.contiguous()
-        out = v.new_empty(v.shape)
+        out = v.new_empty(self._shape[1 if transposed else 0], v.shape[1])
         self._factor.multiply(v, out, transposed, self._threads)
         return out
 

@@ -13,7 +13,7 @@ from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient, pull_back
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
 from halfgp.backends.part import WHOLE, Part
-from halfgp.backends.sparse_factor import ReferenceSparseFactor
+from halfgp.backends.sparse_factor import ReferenceSparseFactor, SomeRows
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
 from halfgp.nearest import NearestSearch, nearest_by_looking
@@ -61,10 +61,10 @@ class ReferenceBackend:
         return nearest_by_looking(search, k)
 
     def sparse_factor(
-        self, columns: Tensor, entries: Tensor, *, threads: int | None
+        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
     ) -> ReferenceSparseFactor:
         """In torch."""
-        return ReferenceSparseFactor(columns, entries)
+        return ReferenceSparseFactor(columns, entries, some)
 
 
 BACKEND = ReferenceBackend()

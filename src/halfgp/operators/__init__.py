@@ -3,5 +3,6 @@
 from halfgp.operators.adapters import as_operator
 from halfgp.operators.base import Operator
 from halfgp.operators.kernel import KernelOperator
+from halfgp.operators.sharded import ShardedKernel
 
-__all__ = ["KernelOperator", "Operator", "as_operator"]
+__all__ = ["KernelOperator", "Operator", "ShardedKernel", "as_operator"]

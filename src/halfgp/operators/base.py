@@ -136,6 +136,11 @@ class Operator(ABC):
         """The number m of rows here."""
         return len(range(self.size)[self.held])
 
+    @property
+    def most_held(self) -> int:
+        """The number of rows in the largest share: what every share may take for granted alike."""
+        return self.rows_held
+
     def dot(self, u: Tensor, v: Tensor) -> Tensor:
         """Inner products (t,) of the columns of u and v (m, t), in float64."""
         products: Tensor = torch.linalg.vecdot(u.double().T, v.double().T)

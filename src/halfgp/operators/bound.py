@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from halfgp.backends import Backend, KernelMatrix
+from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.storage import choose_storage, unrounded
 from halfgp.data import binary_scale, check_reach, peaks
 from halfgp.errors import OutOfRangeError
@@ -33,6 +35,7 @@ class BoundKernel(Operator):
         threads: of the products; None follows torch.
         precision: the first rung.
         truncate: as for `KernelOperator`, on each rung.
+        part: of a square matrix, which summand products and gradients are of.
     """
 
     def __init__(
@@ -48,11 +51,14 @@ class BoundKernel(Operator):
         threads: int | None,
         precision: Precision,
         truncate: bool | str | float,
+        part: Part = WHOLE,
     ) -> None:
         self.kernel, self.x1, self.x2, self.noise = kernel, x1, x2, noise
         self.backend = backend
         self.threads = threads
         self._storage, self._memory_limit, self._truncate = storage, memory_limit, truncate
+        # A backend that is bound whole need not know of parts.
+        self._part: dict[str, Any] = {} if part.is_whole else {"part": part}
         self.device = x1.device
         noisy = bool((noise > 0).any())
         self._extra_diagonal = noise.detach().expand(len(x1)).contiguous() if noisy else None
@@ -72,6 +78,7 @@ class BoundKernel(Operator):
                 self.x2,
                 threads=self.threads,
                 truncation=self._resolved_truncation(precision),
+                **self._part,
             )
             # Which tiles are zero, and so what storing the others takes, is known once points are bound.
             plain = cache(lambda: bind(precision=unrounded(precision), store=False))
@@ -168,11 +175,14 @@ class BoundKernel(Operator):
         return True
 
     @torch.no_grad()
-    def rows(self, i: Tensor) -> Tensor:
-        """Dense rows (len(i), n2), noise included."""
-        dense = self._matrix.block(i, None)
+    def rows(self, i: Tensor, columns: Tensor | None = None) -> Tensor:
+        """Dense rows (len(i), n2), or some columns of them, noise included."""
+        dense = self._matrix.block(i, columns)
         if self.x2 is None:
-            dense[torch.arange(len(i), device=i.device), i] = self._diagonal(i).to(dense.dtype)
+            at, j = torch.arange(len(i), device=i.device), i
+            if columns is not None:
+                at, j = (i[:, None] == columns).nonzero().unbind(1)
+            dense[at, j] = self._diagonal(i[at]).to(dense.dtype)
         return dense
 
     def diagonal(self) -> Tensor:

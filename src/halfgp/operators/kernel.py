@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from halfgp.backends import Backend, get_backend
+from halfgp.backends.part import WHOLE, Part
 from halfgp.data import (
     Array,
     ArrayLike,
@@ -49,6 +50,7 @@ class KernelOperator:
             the same, to the bit. True does so for what is zero in the format. A number between 0 and 1 makes
             covariances of at most so much, relative to the variances, zero as well; "auto" those that all
             together are less than the format's own rounding of the variance.
+        part: of a square operator, which of some summands products are of; see `Part`.
 
     A product takes O(s n1 n2 (d + t)) time, where 1 - s is the share that is `skipped`, and, on the fly,
     O((n1 + n2) d) memory. Bad arguments raise
@@ -68,6 +70,7 @@ class KernelOperator:
         memory_limit: int | None = None,
         threads: int | None = None,
         truncate: bool | str | float = "auto",
+        part: Part = WHOLE,
     ) -> None:
         if not isinstance(kernel, Kernel):
             raise InputError(f"`kernel` must be a kernel such as `RBF()`; got {type(kernel).__name__}.")
@@ -90,6 +93,7 @@ class KernelOperator:
             memory_limit=memory_limit,
             threads=threads,
             truncate=truncate,
+            part=part,
         )
         try:
             self._bound = bind(precision=Precision.resolve(precision))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from halfgp.operators import as_operator
+from halfgp.operators import ShardedKernel, as_operator
 from halfgp.operators.bound import BoundKernel
 from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank, check_count, check_rank
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
 from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
+from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
 NEIGHBOURS = 50
@@ -49,7 +50,7 @@ class AutomaticPreconditioner:
         for name in ("neighbours", "seed", "memory"):
             check_count(getattr(self, name), name)
 
-    def build(self, operator: object) -> LowRankPlusNoise | LandmarksAndNeighbours:
+    def build(self, operator: object) -> LowRankPlusNoise | LandmarksAndNeighbours | SharedNeighbours:
         """The preconditioner of a square operator with noise."""
         source = as_operator(operator)
         n = source.size
@@ -57,10 +58,12 @@ class AutomaticPreconditioner:
         rule = Greedy(LARGEST_BLOCK)
         found = partial_cholesky(source, first, None, rule, floor_of_noise=True)
         most = min(n, 3 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
-        if not isinstance(source, BoundKernel) or expected(found, most) <= 1.0:
+        if not isinstance(source, BoundKernel | ShardedKernel) or expected(found, most) <= 1.0:
             if excess(found) > ENOUGH and most > first:
                 found = partial_cholesky(source, most, None, rule, floor_of_noise=True, earlier=found)
             return found.low_rank_plus_noise()
+        if isinstance(source, ShardedKernel):
+            return shared_neighbours(source, found.pivots, self.neighbours, self.seed)
         return conditioned_on(source, Pattern.around(source, found.pivots, self.neighbours, self.seed))
 
 

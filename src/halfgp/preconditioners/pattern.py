@@ -36,11 +36,7 @@ class Pattern:
     def around(cls, operator: BoundKernel, landmarks: Tensor, neighbours: int, seed: int) -> Pattern:
         """Of all rows that are no landmarks (r,), each with so many neighbours at most."""
         x = operator.x1.double()
-        other = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        other[landmarks] = False
-        numbers = other.nonzero()[:, 0]
-        order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
-        others = numbers[order.to(x.device)]
+        others = in_order(len(x), landmarks, seed)
         coordinates = metric(operator.kernel, x)
         z, rows = coordinates[others], torch.arange(len(others), device=x.device)
         k = min(neighbours, max(len(others) - 1, 0))
@@ -62,3 +58,12 @@ class Pattern:
         otherwise = (now - stretch * before).norm(dim=0) > NO_STRETCH * now.norm(dim=0)
         far = (stretch > STRETCH) | (stretch < 1.0 / STRETCH)
         return not bool((otherwise | far).any())
+
+
+def in_order(n: int, landmarks: Tensor, seed: int) -> Tensor:
+    """The rows (n - r,) that are no landmarks, in the random order in which they are conditioned."""
+    other = torch.ones(n, dtype=torch.bool, device=landmarks.device)
+    other[landmarks] = False
+    numbers = other.nonzero()[:, 0]
+    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
+    return numbers[order.to(landmarks.device)]

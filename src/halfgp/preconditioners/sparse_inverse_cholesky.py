@@ -12,13 +12,14 @@ from torch import Tensor
 from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.errors import InputError
-from halfgp.operators import as_operator
+from halfgp.operators import Operator, ShardedKernel, as_operator
 from halfgp.operators.bound import BoundKernel
 from halfgp.precision import Precision
 from halfgp.preconditioners.base import check_count
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
 from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
+from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
 
 CHUNK = 4096  # rows at a time
 
@@ -51,20 +52,25 @@ class SparseInverseCholesky:
         for name in ("neighbours", "landmarks", "seed"):
             check_count(getattr(self, name), name)
 
-    def build(self, operator: object) -> LandmarksAndNeighbours:
-        """The preconditioner of a square operator."""
-        source = require_kernel(operator)
-        return conditioned_on(source, self.pattern(source))
+    def build(self, operator: object) -> LandmarksAndNeighbours | SharedNeighbours:
+        """The preconditioner of a square operator, by rows where they are shared out."""
+        source = as_operator(operator)
+        if isinstance(source, ShardedKernel):
+            return shared_neighbours(source, self._pivots(source), self.neighbours, self.seed)
+        return conditioned_on(require_kernel(source), self.pattern(source))
 
     def pattern(self, operator: object) -> Pattern:
         """Landmarks and neighbours alone, which may serve for more than one matrix of the same points."""
         source = require_kernel(operator)
+        return Pattern.around(source, self._pivots(source), self.neighbours, self.seed)
+
+    def _pivots(self, source: Operator) -> Tensor:
+        """The rows that become landmarks."""
         count = min(self.landmarks, source.shape[0])
+        if not count:
+            return torch.empty(0, dtype=torch.long, device=source.device)
         block = max(1, min(LARGEST_BLOCK, count // 8))
-        pivots = torch.empty(0, dtype=torch.long, device=source.device)
-        if count:
-            pivots = partial_cholesky(source, count, None, Greedy(block)).pivots
-        return Pattern.around(source, pivots, self.neighbours, self.seed)
+        return partial_cholesky(source, count, None, Greedy(block)).pivots
 
 
 def require_kernel(operator: object) -> BoundKernel:

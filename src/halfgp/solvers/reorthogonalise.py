@@ -54,7 +54,8 @@ class Basis:
         if self._window == 0:
             return
         if self._window is None:
-            limit = max(CHUNK, MEMORY // max(self._dtype.itemsize * v.numel(), 1))
+            most = self._system.most_held * v.shape[1]  # all shares drop the same vectors
+            limit = max(CHUNK, MEMORY // max(self._dtype.itemsize * most, 1))
             if self._count >= limit:
                 self._window, self.complete = self._capacity(), False
         if self._count >= self._capacity() and (self._window is None or self._capacity() < self._window):

@@ -9,7 +9,7 @@ from torch import Tensor
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
 from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.reference import ReferenceMatrix
-from halfgp.backends.sparse_factor import ReferenceSparseFactor, SparseFactor
+from halfgp.backends.sparse_factor import ReferenceSparseFactor, SomeRows, SparseFactor
 from halfgp.backends.triton.matrix import TritonMatrix
 from halfgp.backends.triton.tiles import INTERPRETED
 from halfgp.errors import InputError
@@ -72,9 +72,11 @@ class TritonBackend:
         """By every distance, in chunks."""
         return nearest_by_looking(search, k)
 
-    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
+    def sparse_factor(
+        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
+    ) -> SparseFactor:
         """In torch."""
-        return ReferenceSparseFactor(columns, entries)
+        return ReferenceSparseFactor(columns, entries, some)
 
 
 BACKEND = TritonBackend()

@@ -1,0 +1,1 @@
+"""Rows shared out over the processes of a torch.distributed group."""

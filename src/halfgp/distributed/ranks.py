@@ -1,0 +1,170 @@
+"""The processes of a torch.distributed group that share rows out, as one of them sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from halfgp.backends.part import Part
+from halfgp.distributed.traffic import Traffic
+
+PATIENCE = timedelta(days=365)  # in a meeting: a product may take any time, and a heartbeat tells who is gone
+SMALL = 2**14  # numbers; sums of more are shared out before they are added up
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+class Ranks:
+    """All processes of a group; every method is a meeting that all of them come to, in the same order.
+
+    What comes of one is the same on every rank, to the bit, and the same again in another run with as many
+    ranks: sums are taken in the order of the ranks, in float64, whatever the network does.
+
+    Attributes:
+        index: of this process.
+        count: of all.
+        traffic: what was sent and waited for.
+    """
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self.index, self.count = dist.get_rank(group), dist.get_world_size(group)
+        # NCCL knows tensors of GPUs only, and gloo is at home on CPUs.
+        self._device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
+        self.traffic = Traffic()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that prints and writes."""
+        return self.index == 0
+
+    @property
+    def part(self) -> Part:
+        """Of the work, and of the rows."""
+        return Part(self.index, self.count)
+
+    def held(self, rows: int) -> slice:
+        """Which of so many rows are here."""
+        return self.part.of(rows)
+
+    def total(self, partial: Tensor) -> Tensor:
+        """The sum over ranks, of the shape and dtype of what each brings."""
+        if partial.numel() <= SMALL:
+            return _added(self._all(partial)).to(partial)
+        flat = partial.reshape(-1)
+        share = -(-len(flat) // self.count)
+        padded = torch.nn.functional.pad(flat, (0, share * self.count - len(flat)))
+        mine = _added(self._exchanged(padded.reshape(self.count, share))).to(partial)
+        return self._all(mine).reshape(-1)[: len(flat)].reshape(partial.shape).to(partial)
+
+    def largest(self, partial: Tensor) -> Tensor:
+        """The largest of every number; NaN where any is."""
+        return self._all(partial).amax(dim=0).to(partial)
+
+    def gathered(self, v: Tensor, rows: int) -> Tensor:
+        """All of so many rows (n, ...) of v (m, ...), those held here; a matrix becomes column-major."""
+        sides = v.T if v.ndim == 2 else v
+        most = -(-rows // self.count)
+        mine = torch.nn.functional.pad(sides, (0, most - sides.shape[-1]))
+        found = self._all(mine).to(v.device)
+        parts = [found[rank, ..., : _size(self._of(rank, rows))] for rank in range(self.count)]
+        whole = torch.cat(parts, dim=-1)
+        return whole.T if v.ndim == 2 else whole
+
+    def scattered(self, partial: Tensor) -> Tensor:
+        """The rows held here (m, t) of the sum over ranks of (n, t): a reduce-scatter, column-major.
+
+        Every rank sends each other one its rows as they are, and adds up what it is sent in float64: no
+        network chooses the order.
+        """
+        rows, t = partial.shape
+        most = -(-rows // self.count)
+        packed = partial.new_zeros(self.count, t, most)
+        for rank in range(self.count):
+            of = self._of(rank, rows)
+            packed[rank, :, : _size(of)] = partial[of].T
+        return _added(self._exchanged(packed))[:, : _size(self.held(rows))].T.to(partial)
+
+    def of_first(self, values: Tensor) -> Tensor:
+        """What the first rank brings, for all: a decision that each would come to by rounding of its own."""
+        with self.traffic.meeting(values.nbytes if self.is_first else 0):
+            sent = values.detach().to(self._device).clone()
+            dist.broadcast(sent, group=self._group, group_src=0)
+        return sent.to(values)
+
+    def texts(self, mine: str) -> list[str]:
+        """What every rank has to say, in their order."""
+        raw = torch.frombuffer(bytearray(mine.encode() or b"\0"), dtype=torch.uint8)
+        sizes = self._all(torch.tensor([len(mine.encode())]))[:, 0].tolist()
+        found = self._all(torch.nn.functional.pad(raw, (0, max(*sizes, 1) - len(raw)))).cpu()
+        return [bytes(found[k, :size].numpy()).decode() for k, size in enumerate(sizes)]
+
+    def _of(self, rank: int, rows: int) -> slice:
+        return Part(rank, self.count).of(rows)
+
+    def _all(self, mine: Tensor) -> Tensor:
+        """What every rank brings, all of one shape, in a first dimension."""
+        sent = mine.detach().to(self._device).contiguous()
+        found = sent.new_empty(self.count, *sent.shape)
+        with self.traffic.meeting(sent.nbytes * (self.count - 1)):
+            if sent.numel():
+                dist.all_gather(list(found.unbind(0)), sent, group=self._group)
+        return found.to(mine.device)
+
+    def _exchanged(self, parts: Tensor) -> Tensor:
+        """Of parts (ranks, ...) for each rank those that each has for this one, in the same shape."""
+        sent = parts.detach().to(self._device).contiguous()
+        found = torch.empty_like(sent)
+        with self.traffic.meeting(sent.nbytes // self.count * (self.count - 1)):
+            if sent.numel():
+                dist.all_to_all_single(found, sent, group=self._group)
+        return found.to(parts.device)
+
+
+def _added(parts: Tensor) -> Tensor:
+    """Over a first dimension, one after the other, in float64 where there are fractions."""
+    wide = parts.double() if parts.is_floating_point() else parts
+    total = wide[0].clone()
+    for part in wide[1:]:
+        total += part
+    return total
+
+
+def _size(run: slice) -> int:
+    return int(run.stop - run.start)
+
+
+_known: dict[Any, Ranks] = {}  # by the group that they were made of
+
+
+def ranks_here() -> Ranks | None:
+    """The ranks of the process group that this process is in, or None where it is in none, or alone there.
+
+    They get a group of their own, so that no meeting is mixed up with those of others.
+    """
+    if _alone.get() or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return None
+    default = dist.group.WORLD
+    if default not in _known:
+        _known.clear()  # of groups that were destroyed
+        backend = "nccl" if "nccl" in dist.get_backend() else "gloo"
+        _known[default] = Ranks(dist.new_group(timeout=PATIENCE, backend=backend))
+    ranks = _known[default]
+    ranks.traffic = Traffic()
+    return ranks
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within, a fit is that of this process alone, whatever process group there is."""
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)

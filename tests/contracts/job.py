@@ -1,0 +1,97 @@
+"""Processes with a group of torch.distributed on loopback, each of which runs the same programs."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+# A server that has imported what is slow to import: processes are forked from it in no time.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["torch", "halfgp.model", "halfgp.estimator", "contracts.rank_programs"])
+PATIENCE = 120.0  # seconds for one program
+
+
+class Job:
+    """So many ranks, one thread each; `run` has all of them run a program and returns what each one found."""
+
+    def __init__(self, count: int) -> None:
+        pipes = [_FORKS.Pipe() for _ in range(count)]
+        self._pipes = [mine for mine, _ in pipes]
+        self.processes = [
+            _FORKS.Process(target=_serve, args=(rank, count, theirs), daemon=True)
+            for rank, (_, theirs) in enumerate(pipes)
+        ]
+        for process, (_, theirs) in zip(self.processes, pipes, strict=True):
+            process.start()
+            theirs.close()
+        port = self._pipes[0].recv()
+        for pipe in self._pipes[1:]:
+            pipe.send(port)
+
+    def run(self, program: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """A function of a module that ranks can import; arguments for all of them alike."""
+        return self.run_each(program, [arguments] * len(self._pipes))
+
+    def run_each(self, program: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
+        """The same with arguments for each."""
+        for pipe, own in zip(self._pipes, arguments, strict=True):
+            pipe.send_bytes(pickle.dumps((program, own)))
+        answers = [self._answer(rank) for rank in range(len(self._pipes))]
+        for rank, (done, found) in enumerate(answers):
+            if not done:
+                raise RuntimeError(f"rank {rank}: {found}")
+        return [found for _, found in answers]
+
+    def _answer(self, rank: int) -> tuple[bool, Any]:
+        if not self._pipes[rank].poll(PATIENCE):
+            return False, "no answer"
+        try:
+            done, found = pickle.loads(self._pipes[rank].recv_bytes())
+        except EOFError:
+            return False, "ended"
+        return done, found
+
+    def end(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()  # which ends them
+        for process in self.processes:
+            process.join(5.0)
+            if process.is_alive():
+                process.kill()
+
+
+@contextmanager
+def job(count: int) -> Iterator[Job]:
+    ranks = Job(count)
+    try:
+        yield ranks
+    finally:
+        ranks.end()
+
+
+def _serve(rank: int, count: int, pipe: Connection) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        pipe.send(store.port)
+    else:
+        store = dist.TCPStore("127.0.0.1", pipe.recv(), is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+    for _ in itertools.count():
+        try:
+            program, arguments = pickle.loads(pipe.recv_bytes())
+        except EOFError:
+            return
+        try:
+            answer = True, program(*arguments)
+        except Exception as error:
+            answer = False, f"{type(error).__name__}: {error}"
+        pipe.send_bytes(pickle.dumps(answer))
