@@ -51,6 +51,10 @@ class UnsolvedError(HalfGPError, ArithmeticError):
     """The solve that predictions would rest on is not exact enough, by whatever route."""
 
 
+class RankError(HalfGPError, RuntimeError):
+    """The processes of a job do not do the same, or one of them is gone."""
+
+
 class HalfGPWarning(UserWarning):
     """Something about a result that deserves to be known: a subclass says what, and whether it is weaker."""
 

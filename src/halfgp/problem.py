@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -63,6 +64,29 @@ class Problem:
     def alone(self) -> Problem:
         """The same with all rows held here, for what every rank does by itself."""
         return replace(self, ranks=None)
+
+    @property
+    def part(self) -> Part:
+        """Of whatever is shared out, what is done here."""
+        return WHOLE if self.ranks is None else self.ranks.part
+
+    def total(self, partial: Tensor) -> Tensor:
+        """A sum from what of it was done here."""
+        return partial if self.ranks is None else self.ranks.total(partial)
+
+    def totals(self, partial: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same of several, by name."""
+        if self.ranks is None:
+            return dict(partial)
+        return dict(zip(partial, self.ranks.totals(list(partial.values())), strict=True))
+
+    def gathered(self, v: Tensor, count: int) -> Tensor:
+        """All of so many rows from those that were done here, its part of them."""
+        return v if self.ranks is None else self.ranks.gathered(v, count)
+
+    def of_first(self, values: Tensor) -> Tensor:
+        """As the first rank has them, where every one decided alike but for rounding."""
+        return values if self.ranks is None else self.ranks.of_first(values)
 
     def system(self, hyperparameters: Hyperparameters, precision: str | Precision | None = None) -> Operator:
         """K + noise as solvers see it, for vectors (m, t) of the rows that are held."""

@@ -39,13 +39,20 @@ class Job:
 
     def run_each(self, program: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
         """The same with arguments for each."""
-        for pipe, own in zip(self._pipes, arguments, strict=True):
-            pipe.send_bytes(pickle.dumps((program, own)))
+        self._send(program, arguments)
         answers = [self._answer(rank) for rank in range(len(self._pipes))]
         for rank, (done, found) in enumerate(answers):
             if not done:
                 raise RuntimeError(f"rank {rank}: {found}")
         return [found for _, found in answers]
+
+    def start(self, program: Callable[..., Any], *arguments: Any) -> None:
+        """Have them run a program that is not expected to come to an end."""
+        self._send(program, [arguments] * len(self._pipes))
+
+    def _send(self, program: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> None:
+        for pipe, own in zip(self._pipes, arguments, strict=True):
+            pipe.send_bytes(pickle.dumps((program, own)))
 
     def _answer(self, rank: int) -> tuple[bool, Any]:
         if not self._pipes[rank].poll(PATIENCE):
@@ -63,6 +70,7 @@ class Job:
             process.join(5.0)
             if process.is_alive():
                 process.kill()
+                process.join()
 
 
 @contextmanager

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
 from contracts.textbook import points, targets
 from torch import Tensor
 
-from halfgp import Matern, White, cg, lanczos, log_determinant
-from halfgp.distributed.ranks import Ranks, ranks_here
+from halfgp import ExactGP, GPRegressor, Matern, White, cg, lanczos, log_determinant
+from halfgp.distributed import Ranks, Traffic, alone, heartbeat, ranks_here
+from halfgp.errors import RankError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.operators import Operator, ShardedKernel
 from halfgp.problem import Problem
 from halfgp.selftest.checks import random
+from halfgp.training import Step
 
 KERNEL = 1.5 * Matern(1.5, [0.4, 0.7]) + White(0.02)
 
@@ -106,3 +111,134 @@ def preconditioned(n: int, recipe: Any) -> dict[str, Any]:
 
 def determinant(n: int, recipe: Any) -> float:
     return log_determinant(system(n, here(), "double"), preconditioner=recipe, precision="double").value
+
+
+FIT = {
+    "method": "cg",
+    "training__subset": 150,
+    "training__subset_iterations": 4,
+    "training__steps": 2,
+    "training__probes": 4,
+    "training__tol": 1e-6,
+    "solve__tol": 1e-6,
+    "variances__method": "local",  # by products, and not by a dense factor
+}
+
+
+def data(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    x = points(n, 2, seed=seed)
+    return x, targets(x, seed=seed)[:, 0]
+
+
+def fitted(n: int, options: dict[str, Any], seed: int = 0, callbacks: Any = ()) -> dict[str, Any]:
+    """A fit, in whatever process group there is, and what it answers."""
+    gp = ExactGP(**{**FIT, **options}).fit(*data(n, seed), callbacks=callbacks)
+    told = gp.predict(points(30, 2, seed=9), return_std=True)
+    ranks = ranks_here()
+    return {
+        "theta": torch.from_numpy(gp.theta),
+        "mean": torch.from_numpy(told.mean),
+        "std": torch.from_numpy(told.std),
+        "weights": gp.posterior.weights,
+        "report": gp.report,
+        "history": [step.loss for step in gp.history],
+        "rank": 0 if ranks is None else ranks.index,
+    }
+
+
+def regression(n: int) -> Any:
+    x, y = (t.numpy() for t in data(n))
+    return GPRegressor().set_params(**FIT).fit(x, y).predict(x[:20], return_std=True)
+
+
+def traffic(n: int) -> Traffic | None:
+    """Of a fit."""
+    return ExactGP(**FIT).fit(*data(n)).traffic
+
+
+def refused(n: int, options: dict[str, Any], seed: int) -> str:
+    try:
+        fitted(n, options, seed)
+    except RankError as error:
+        return str(error)
+    return ""
+
+
+def by_itself(n: int, seed: int) -> Tensor:
+    with alone():
+        return fitted(n, {}, seed)["theta"]
+
+
+def stopped(n: int, options: dict[str, Any], steps: int) -> str:
+    """A fit that ends itself after so many steps on all rows, on every rank."""
+
+    class Enough(Exception):
+        pass
+
+    def watch(event: object) -> None:
+        if isinstance(event, Step) and event.stage == "cg" and event.index + 1 == steps:
+            raise Enough
+
+    try:
+        fitted(n, options, callbacks=(watch,))
+    except Enough:
+        return "stopped"
+    return "done"
+
+
+def heard_by(silence: float, directory: str = "") -> Ranks:
+    """The ranks, with a shorter patience, and what they say in a file."""
+    ranks = here()
+    heartbeat.INTERVAL, heartbeat.SILENCE, heartbeat.GRACE = silence / 8, silence, silence / 4
+    if directory:
+        said = os.open(Path(directory) / f"said by {ranks.index}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.dup2(said, 2)
+    return ranks
+
+
+def hit_in_a_fit(n: int, options: dict[str, Any], silence: float, directory: str) -> None:
+    """A fit that waits in its third step until somebody is hit, as if that step took its time."""
+    ranks = heard_by(silence, directory)
+
+    def watch(event: object) -> None:
+        if isinstance(event, Step) and event.stage == "cg" and event.index == 1:
+            (Path(directory) / f"step of {ranks.index}").touch()
+            time.sleep(0.5)
+
+    try:
+        fitted(n, options, callbacks=(watch,))
+    except RankError as error:
+        os.write(2, str(error).encode())
+        os._exit(heartbeat.LOST)
+
+
+def fails_on_one(n: int, silence: float, directory: str) -> None:
+    ranks = heard_by(silence, directory)
+
+    def watch(event: object) -> None:
+        if ranks.index == 1:
+            raise ZeroDivisionError("of this rank alone")
+        time.sleep(60.0)  # as in a product that nothing interrupts
+
+    fitted(n, {}, callbacks=(watch,))
+
+
+def busy_for(seconds: float, silence: float) -> bool:
+    with heartbeat.Heartbeat(heard_by(silence)):
+        time.sleep(seconds)
+    return True
+
+
+def late_by(seconds: float, silence: float) -> Tensor:
+    """The first rank is done at once, the others go on."""
+    ranks = heard_by(silence)
+    with heartbeat.Heartbeat(ranks):
+        if not ranks.is_first:
+            time.sleep(seconds)
+    return ranks.total(torch.ones(1))
+
+
+def fitted_as(steps: int, subset: int) -> Any:
+    """Means of a model as the command fits it, in this process."""
+    gp = ExactGP(method="cg", training__steps=steps, training__subset=subset, variances__method="local")
+    return gp.fit(*data(301)).predict(points(30, 2, seed=9)).mean

@@ -20,8 +20,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from halfgp.cli.output import remark, show_json
-from halfgp.errors import ConstantColumnsWarning, DataWarning, HalfGPError, HalfGPWarning
+from halfgp.errors import ConstantColumnsWarning, DataWarning, HalfGPError, HalfGPWarning, RankError
 from halfgp.interruption import leaving_at_once
+from halfgp.launcher import is_first
 
 CANNOT, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 # Options whose name is not that of the argument in Python.
@@ -122,12 +123,18 @@ class Commands(TyperGroup):
                 result = super().invoke(ctx)
             sys.stdout.flush()  # a reader that has gone is noticed here and not at exit
             return result
+        except RankError as error:  # of any rank, and so to none's standard output
+            raise typer.Exit(_cannot(str(error), error, as_json=False)) from None
         except HalfGPError as error:
+            if not is_first():
+                raise typer.Exit(CANNOT) from None  # who is first comes to the same, or is told of it
             raise typer.Exit(_cannot(_in_options(str(error), self._options(ctx)), error, as_json)) from None
         except MemoryError as error:
             text = "There is not enough memory. Set --memory-limit, or take fewer rows."
             raise typer.Exit(_cannot(text, error, as_json)) from None
         except (KeyboardInterrupt, Interruption) as error:
+            if not is_first():
+                raise typer.Exit(INTERRUPTED) from None
             _interrupted(str(error) or "Interrupted: nothing was written.", as_json)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
@@ -237,6 +244,7 @@ def _show_warning(
 ) -> None:
     """A line for people; other libraries' warnings only for who looks for mistakes."""
     if issubclass(category, HalfGPWarning):
-        remark(f"Warning: {message}", "bold yellow")
+        if is_first():
+            remark(f"Warning: {message}", "bold yellow")
     elif os.environ.get("HALFGP_DEBUG"):
         remark(f"{category.__name__}: {message} ({filename}:{lineno})")

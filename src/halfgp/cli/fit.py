@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,11 @@ from halfgp.cli import options
 from halfgp.cli.failures import INTERRUPTED, Interruption, naming
 from halfgp.cli.models import NamedModel, new_model, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
+from halfgp.distributed import Traffic
+from halfgp.distributed.agreement import require_agreement
+from halfgp.distributed.membership import joined
 from halfgp.errors import FileError, InputError, UnsolvedError
+from halfgp.launcher import is_first
 from halfgp.model import ExactGP
 from halfgp.progress import shown_progress
 from halfgp.report import words
@@ -78,14 +83,16 @@ def run(
     the best model so far and exits with 130; a second one, in the final solve, saves none. A run that was
     killed or interrupted resumes from its checkpoint when the same command is given again, in its training or
     in the final solve; the state of that is beside it in a file that ends with .solve, of a gigabyte or so.
+
+    On several processes or machines: torchrun --nproc-per-node 2 -m halfgp fit … shares the rows out.
     """
     if checkpoint is not None and no_checkpoint:
         raise InputError("Give one of `--checkpoint` and `--no-checkpoint`.")
-    check_output(output, [data])
     kept = None if no_checkpoint else checkpoint or output.with_name(output.name + ".checkpoint")
-    if kept is not None:
-        check_output(kept, [data, output])
-        check_output(solve_path(kept), [data, output])
+    if is_first():
+        check_output(output, [data])
+        for path in () if kept is None else (kept, solve_path(kept)):
+            check_output(path, [data, output])
     if threads is not None:
         torch.set_num_threads(threads)
     dialect = options.dialect(header, delimiter, decimal)
@@ -109,21 +116,18 @@ def run(
         random_state=seed,
         checkpoint=kept,
     )
-    table, y = read_training(data, target, features, drop, dialect)
-    train, test = _split(y, test_fraction, seed)
-    _check_targets(y[train], table.target_name or target)
-    if kept is not None and kept.exists() and not quiet:
-        remark(f"Resuming: from the checkpoint {kept}", "bold")
-    model = NamedModel(gp, table.feature_names, table.target_name)
-    try:
-        with shown_progress(gp.settings, not (quiet or as_json)) as shown, naming(table.feature_names):
-            gp.fit(table.X[train], y[train], callbacks=shown)
-        _save(model, output, kept)
-    except KeyboardInterrupt:
-        raise Interruption(f"Interrupted: no model was written. {_kept(kept)}".strip()) from None
-    except UnsolvedError as error:
-        how = "with one of `solve__unsolved`, `memory_limit` and `solve__max_iterations` this command"
-        raise UnsolvedError(f"{error} {_kept(kept, how)}".strip()) from error
+    with joined() as ranks:
+        require_agreement(ranks, {"command": " ".join(sys.argv[1:])})
+        table, y = read_training(data, target, features, drop, dialect)
+        train, test = _split(y, test_fraction, seed)
+        _check_targets(y[train], table.target_name or target)
+        model = NamedModel(gp, table.feature_names, table.target_name)
+        silent = quiet or not is_first()
+        if kept is not None and kept.exists() and not silent:
+            remark(f"Resuming: from the checkpoint {kept}", "bold")
+        _fit(model, table.X[train], y[train], output, kept, bar=not (silent or as_json))
+    if not is_first():
+        return
     try:
         tested = _score(gp, table.X[test], y[test]) if len(test) else None
         if not quiet or as_json:
@@ -133,6 +137,21 @@ def run(
     if gp.report.interrupted:
         remark(f"Interrupted: the best model so far is in {output}. {_kept(kept)}".strip(), "bold yellow")
         raise typer.Exit(INTERRUPTED)
+
+
+def _fit(model: NamedModel, X: Floats, y: Floats, output: Path, kept: Path | None, *, bar: bool) -> None:
+    """Fit and save, with a word on what is left of the work where that fails."""
+    gp = model.gp
+    try:
+        with shown_progress(gp.settings, bar) as shown, naming(model.feature_names or ()):
+            gp.fit(X, y, callbacks=shown)
+        if is_first():
+            _save(model, output, kept)
+    except KeyboardInterrupt:
+        raise Interruption(f"Interrupted: no model was written. {_kept(kept)}".strip()) from None
+    except UnsolvedError as error:
+        how = "with one of `solve__unsolved`, `memory_limit` and `solve__max_iterations` this command"
+        raise UnsolvedError(f"{error} {_kept(kept, how)}".strip()) from error
 
 
 def _save(model: NamedModel, output: Path, checkpoint: Path | None) -> None:
@@ -197,6 +216,7 @@ def _tell(model: NamedModel, output: Path, tested: Scores | None, as_json: bool)
                 "hyperparameters": summary.as_dict(),
                 "leave_one_out": None if left_out is None else left_out.as_dict(),
                 "test": None if tested is None else tested.as_dict(),
+                "traffic": None if gp.traffic is None else gp.traffic.as_dict(),
             }
         )
         return
@@ -208,6 +228,8 @@ def _tell(model: NamedModel, output: Path, tested: Scores | None, as_json: bool)
         ("noise", f"{noise} ({unit})"),
         ("signal", f"std {words.number(summary.signal_std)} about a mean of {words.number(summary.mean)}"),
     ]
+    if gp.traffic is not None:
+        pairs.append(("ranks", _traffic(gp.traffic, gp.report.passes)))
     if left_out is not None:
         pairs.append(("leave-one-out", str(left_out)))
     if tested is not None:
@@ -215,6 +237,13 @@ def _tell(model: NamedModel, output: Path, tested: Scores | None, as_json: bool)
     body = Group(facts(pairs), "", _relevance(summary))
     title = Text(f"{output}: {model.target_name}")
     show(Panel(body, title=title, title_align="left", expand=False))
+
+
+def _traffic(traffic: Traffic, passes: int) -> str:
+    """What sharing rows out took."""
+    sent = words.size(traffic.bytes_sent / max(passes, 1))
+    waiting = words.percent(traffic.share_waiting)
+    return f"{traffic.ranks}; this one sent {sent} a pass and spent {waiting} of its time waiting"
 
 
 def _relevance(summary: Summary) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from halfgp.backends.part import Part
 from halfgp.distributed.traffic import Traffic
+from halfgp.errors import RankError
 
 PATIENCE = timedelta(days=365)  # in a meeting: a product may take any time, and a heartbeat tells who is gone
 SMALL = 2**14  # numbers; sums of more are shared out before they are added up
@@ -37,7 +38,7 @@ class Ranks:
         self.index, self.count = dist.get_rank(group), dist.get_world_size(group)
         # NCCL knows tensors of GPUs only, and gloo is at home on CPUs.
         self._device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
-        self.traffic = Traffic()
+        self.traffic = Traffic(self.count)
 
     @property
     def is_first(self) -> bool:
@@ -62,6 +63,12 @@ class Ranks:
         padded = torch.nn.functional.pad(flat, (0, share * self.count - len(flat)))
         mine = _added(self._exchanged(padded.reshape(self.count, share))).to(partial)
         return self._all(mine).reshape(-1)[: len(flat)].reshape(partial.shape).to(partial)
+
+    def totals(self, partial: Sequence[Tensor]) -> list[Tensor]:
+        """The sums over ranks of several tensors, in one meeting, in float64 until they are added up."""
+        flat = torch.cat([part.double().reshape(-1).to(self._device) for part in partial])
+        sums = torch.split(self.total(flat), [part.numel() for part in partial])
+        return [total.reshape(part.shape).to(part) for total, part in zip(sums, partial, strict=True)]
 
     def largest(self, partial: Tensor) -> Tensor:
         """The largest of every number; NaN where any is."""
@@ -93,8 +100,8 @@ class Ranks:
 
     def of_first(self, values: Tensor) -> Tensor:
         """What the first rank brings, for all: a decision that each would come to by rounding of its own."""
-        with self.traffic.meeting(values.nbytes if self.is_first else 0):
-            sent = values.detach().to(self._device).clone()
+        sent = values.detach().to(self._device).clone()
+        with self._meeting(values.nbytes if self.is_first else 0):
             dist.broadcast(sent, group=self._group, group_src=0)
         return sent.to(values)
 
@@ -105,6 +112,18 @@ class Ranks:
         found = self._all(torch.nn.functional.pad(raw, (0, max(*sizes, 1) - len(raw)))).cpu()
         return [bytes(found[k, :size].numpy()).decode() for k, size in enumerate(sizes)]
 
+    @contextmanager
+    def _meeting(self, bytes_sent: int) -> Iterator[None]:
+        try:
+            with self.traffic.meeting(bytes_sent):
+                yield
+        except RuntimeError as error:  # what gloo and NCCL say of a connection that was closed
+            raise RankError(
+                f"Rank {self.index} of {self.count} has lost another one: it died or was killed, and its own"
+                f" output or the launcher's says why. Start the job again with the same `checkpoint`: it"
+                f" goes on where it was. ({' '.join(str(error).split()):.200})"
+            ) from error
+
     def _of(self, rank: int, rows: int) -> slice:
         return Part(rank, self.count).of(rows)
 
@@ -112,7 +131,7 @@ class Ranks:
         """What every rank brings, all of one shape, in a first dimension."""
         sent = mine.detach().to(self._device).contiguous()
         found = sent.new_empty(self.count, *sent.shape)
-        with self.traffic.meeting(sent.nbytes * (self.count - 1)):
+        with self._meeting(sent.nbytes * (self.count - 1)):
             if sent.numel():
                 dist.all_gather(list(found.unbind(0)), sent, group=self._group)
         return found.to(mine.device)
@@ -121,7 +140,7 @@ class Ranks:
         """Of parts (ranks, ...) for each rank those that each has for this one, in the same shape."""
         sent = parts.detach().to(self._device).contiguous()
         found = torch.empty_like(sent)
-        with self.traffic.meeting(sent.nbytes // self.count * (self.count - 1)):
+        with self._meeting(sent.nbytes // self.count * (self.count - 1)):
             if sent.numel():
                 dist.all_to_all_single(found, sent, group=self._group)
         return found.to(parts.device)
@@ -156,7 +175,7 @@ def ranks_here() -> Ranks | None:
         backend = "nccl" if "nccl" in dist.get_backend() else "gloo"
         _known[default] = Ranks(dist.new_group(timeout=PATIENCE, backend=backend))
     ranks = _known[default]
-    ranks.traffic = Traffic()
+    ranks.traffic = Traffic(ranks.count)
     return ranks
 
 

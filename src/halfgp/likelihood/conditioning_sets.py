@@ -23,12 +23,14 @@ class ConditioningSets:
     Early rows have far neighbours and late ones near, so that lengthscales of every size are seen.
 
     Attributes:
-        rows: (r,) in their order.
+        rows: (r,) in their order; where rows are shared out, those that are done here.
         members: (r, k) rows that each is given; -1 where it has fewer.
+        count: of the rows that are done anywhere.
     """
 
     rows: Tensor
     members: Tensor
+    count: int
 
     @classmethod
     def around(
@@ -39,10 +41,11 @@ class ConditioningSets:
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(n, generator=generator).to(problem.x.device)
         positions = torch.randperm(n, generator=generator)[:rows].sort().values.to(order.device)
-        chosen = order[positions]
+        chosen = order[positions][problem.part.of(len(positions))]
         search = NearestSearch.among_earlier(metric(hyperparameters.kernel, problem.x), order, chosen)
         backend = get_backend(problem.backend, problem.x.device)
-        return cls(chosen, backend.nearest(search, min(neighbours, n - 1), threads=problem.threads))
+        members = backend.nearest(search, min(neighbours, n - 1), threads=problem.threads)
+        return cls(chosen, members, len(positions))
 
     def conditionals(
         self, hyperparameters: Hyperparameters, problem: Problem, targets: Tensor
@@ -63,7 +66,7 @@ class ConditioningSets:
             threads=problem.threads,
             gradient=True,
         )
-        if not bool(found.deviations.isfinite().all()):
+        if int(problem.total((~found.deviations.isfinite()).sum())):
             raise InputError(
                 f"K + noise is not positive definite: the noise, {float(noise.min()):.1e}, is too small for"
                 " double. Raise `noise_floor`."

@@ -51,14 +51,15 @@ class NeighbourLikelihood:
         Raises:
             InputError: a neighbourhood is not positive definite in double.
         """
-        y, rows = self.problem.y, len(self.sets.rows)
+        y, rows = self.problem.y, self.sets.count
         found = self.sets.conditionals(hyperparameters, self.problem, hyperparameters.centred(y))
         gradient = covariance_gradient(found, hyperparameters)
         if hyperparameters.mean is not None:
             gradient["mean"] = -(found.residuals * found.factor.sum(dim=1)[:, None]).sum(dim=0)
         q = y.shape[1]
-        loss = 0.5 * float(found.residuals.square().sum()) + q * float(found.deviations.log().sum())
-        loss += 0.5 * rows * q * math.log(2.0 * math.pi)
+        gradient["loss"] = 0.5 * found.residuals.square().sum() + q * found.deviations.log().sum()
+        gradient = self.problem.totals(gradient)
+        loss = float(gradient.pop("loss")) + 0.5 * rows * q * math.log(2.0 * math.pi)
         return add_prior(
             Evaluated(loss, gradient), hyperparameters, self.priors, rows / self.problem.rows, rows * q
         )

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from halfgp.data import ArrayLike, as_levels, as_points
+from halfgp.distributed.agreement import environment, require_agreement
+from halfgp.distributed.heartbeat import Heartbeat
+from halfgp.distributed.ranks import Ranks, ranks_here
+from halfgp.distributed.traffic import Traffic
 from halfgp.errors import FileError, InputError, NotFittedError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel
@@ -17,7 +21,7 @@ from halfgp.model.callbacks import Audience, FitCallback
 from halfgp.model.fit_report import FitReport
 from halfgp.model.fitted import Fitted
 from halfgp.model.observations import Observations
-from halfgp.model.stages import conditioning_of, training_of
+from halfgp.model.stages import compared, conditioning_of, training_of
 from halfgp.model.start import starting_point
 from halfgp.model.trend import trend_of
 from halfgp.planner import Plan, choose_method, make_plan
@@ -42,10 +46,12 @@ class ExactGP:
 
     Attributes:
         settings: as given.
+        traffic: what this rank sent to others in the last fit, and waited for; None where it was alone.
     """
 
     def __init__(self, kernel: str | Kernel = Settings.kernel, **options: Any) -> None:
         self.settings = Settings(kernel).with_params(**options)
+        self.traffic: Traffic | None = None
         self._fitted: Fitted | None = None
         self._checkpoint: Checkpoint | None = None  # of a fit that is done, until the model is saved
 
@@ -73,17 +79,40 @@ class ExactGP:
             callbacks: each is called as callback(event), with a `Step` after every evaluation of the
                 likelihood and a `SolveIteration` after every iteration of the last solve.
 
-        Ctrl-C ends the training with what was found so far. With a `checkpoint`, a fit that was interrupted
-        or killed goes on where it was, in training or in the last solve, and ends with the same bits. Its
-        files stay until the model is saved. A fit that fails changes nothing here.
+        In a process group of torch.distributed, in which every rank is given the same rows, they share the
+        work, and each has the model afterwards; a rank that is lost ends all of them. See
+        `halfgp.distributed`.
+
+        Ctrl-C ends the training with what was found so far, unless there are several ranks. With a
+        `checkpoint`, a fit that was interrupted or killed goes on where it was, in training or in the last
+        solve, and ends with the same bits. Its files stay until the model is saved. A fit that fails changes
+        nothing here.
         """
+        ranks = ranks_here()
+        with Heartbeat(ranks):
+            self._fit(X, y, noise, Audience(callbacks), ranks)
+        self.traffic = None if ranks is None else ranks.traffic.ended()
+        return self
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        noise: ArrayLike | None,
+        audience: Audience,
+        ranks: Ranks | None,
+    ) -> None:
         began = time.perf_counter()
-        settings, audience = self.settings.check(), Audience(callbacks)
+        settings = self.settings.check()
+        require_agreement(ranks, {**environment(), **compared(settings)})
         rows = Observations.of(X, y, noise, settings.device)
+        require_agreement(ranks, rows.fingerprints() if ranks is not None else {})
         trend = trend_of(settings.mean, rows.points, rows.targets)
         rows = rows.without(trend)
         x_scale, y_scale = rows.scales(settings)
         problem = rows.problem(x_scale, y_scale, settings)
+        if choose_method(settings.method, problem.rows) != "cholesky":  # which every rank does by itself
+            problem = replace(problem, ranks=ranks)
         self.plan(problem.x, targets=problem.y.shape[1]).require()
         start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
         if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
@@ -109,11 +138,12 @@ class ExactGP:
             began=began,
             interrupted=trained.interrupted,
         )
-        self._fitted = Fitted(posterior, x_scale, y_scale, rows.single, trained.history, report, trend)
+        self._fitted = Fitted(
+            posterior.whole(), x_scale, y_scale, rows.single, trained.history, report, trend
+        )
         self._checkpoint = None if trained.interrupted else checkpoint
         if self._checkpoint is not None:
             self._checkpoint.finish()
-        return self
 
     def predict(
         self,
@@ -353,7 +383,7 @@ class ExactGP:
         if self.settings.checkpoint is None:
             return None
         path = Path(self.settings.checkpoint)
-        if not path.parent.is_dir():
+        if (problem.ranks is None or problem.ranks.is_first) and not path.parent.is_dir():
             raise FileError(
                 f"`checkpoint` needs the directory `{path.parent}`, which is not there. Create it."
             )

@@ -10,6 +10,7 @@ from torch import Tensor
 from halfgp.data import ArrayLike, as_noise, as_points, as_targets, on_device
 from halfgp.errors import ConstantColumnsWarning, DataWarning, InputError
 from halfgp.model.trend import Trend
+from halfgp.persistence import fingerprint
 from halfgp.problem import Problem
 from halfgp.settings import Settings, as_bytes
 from halfgp.standardise import Standardisation
@@ -50,6 +51,14 @@ class Observations:
             points, targets = points[whole], targets[whole]
             variances = None if variances is None else variances[whole]
         return cls(points, targets, variances, dropped, single)
+
+    def fingerprints(self) -> dict[str, str]:
+        """What tells the rows from others, by argument."""
+        given = {"X": self.points, "y": self.targets, "noise": self.variances}
+        told = {
+            name: "none" if v is None else f"{tuple(v.shape)} {fingerprint(v)}" for name, v in given.items()
+        }
+        return {f"`{name}`": text for name, text in told.items()}
 
     def without(self, trend: Trend | None) -> Observations:
         """With targets about a mean function."""

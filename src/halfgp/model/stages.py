@@ -20,6 +20,14 @@ def training_of(settings: Settings) -> Training:
     )
 
 
+def compared(settings: Settings) -> dict[str, str]:
+    """What all ranks of a job have to have alike; each may have a device and files of its own."""
+    options = settings.as_dict()
+    return {
+        f"`{name}`": repr(value) for name, value in options.items() if name not in ("device", "checkpoint")
+    }
+
+
 def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool = False) -> Conditioning:
     """What of the settings is about the last solve and variances."""
     # The automatic preconditioner has a rule of its own for its rank, but for what memory allows.

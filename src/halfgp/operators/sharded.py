@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
@@ -81,17 +79,7 @@ class ShardedKernel(Operator):
             whole[:, : u.shape[1]], whole[:, u.shape[1] :], inputs
         )
         own = None if in_points is None else self.ranks.scattered(in_points)
-        return dict(zip(found, self._totals(found.values()), strict=True)), own, None
-
-    def _totals(self, partial: Iterable[Tensor]) -> list[Tensor]:
-        """Of several tensors, in one meeting."""
-        parts = list(partial)
-        flat = torch.cat([part.double().reshape(-1) for part in parts]) if parts else torch.empty(0)
-        sizes = [part.numel() for part in parts]
-        return [
-            total.reshape(part.shape).to(part)
-            for total, part in zip(torch.split(self.total(flat), sizes), parts, strict=True)
-        ]
+        return dict(zip(found, self.ranks.totals(list(found.values())), strict=True)), own, None
 
     # How shares come together.
 

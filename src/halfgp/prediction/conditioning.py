@@ -113,7 +113,9 @@ def condition(
     best: ExactPosterior | None = None
     spent: Counter[str] = Counter()
     for route in ways:
-        equations = Equations(problem, hyperparameters, route, conditioning.recipe)
+        # A dense factor is nothing to share: every rank makes one of all rows.
+        rows = problem if route == "products" else problem.alone
+        equations = Equations(rows, hyperparameters, route, conditioning.recipe)
         if route != ways[-1] and not equations.is_told_from_rounding:
             logger.info("by %s: the noise is below the rounding of its format", route)
             continue
@@ -131,6 +133,7 @@ def condition(
         found.equations.forget()  # two factors at once would be more than was planned
         if best is None or found.accuracy.share < best.accuracy.share or math.isnan(best.accuracy.share):
             best, start = found, found.weights * (found.scale * found.units)  # as they were solved for
+            start = start if found.problem is problem else start[problem.held]
     assert best is not None
     best = replace(best, solve=_with_passes(best.solve, spent))
     message = _explained(best, ways)

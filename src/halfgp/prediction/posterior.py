@@ -88,6 +88,24 @@ class ExactPosterior(Lazy):
         """Dense, if there is one."""
         return self.equations.factor
 
+    def whole(self) -> ExactPosterior:
+        """The same with the weights of all rows here, where they were shared out: it answers alone."""
+        if self.problem.ranks is None:
+            return self
+        equations = replace(self.equations, problem=self.problem.alone)
+        weights = self.operator.gathered(self.weights)
+        variances = replace(self.variances, equations=equations)
+        if "local" in vars(self.variances):  # made of all rows on every rank
+            vars(variances)["local"] = replace(self.variances.local, problem=self.problem.alone)
+        return replace(
+            self,
+            equations=equations,
+            weights=weights,
+            correction=self.operator.gathered(self.correction),
+            variances=variances,
+            solve=replace(self.solve, solution=weights),
+        )
+
     @property
     def outcome(self) -> Outcome:
         """How it came about."""

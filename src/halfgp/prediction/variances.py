@@ -92,7 +92,9 @@ class Variances(Lazy):
         factor, noise = self.equations.factor, self.noise(rows)
         if factor is not None:
             return LeftOut(rows, 1.0 / factor.inverse_diagonal(rows), noise)
-        near, variances = self.local.leave_one_out(rows)
+        problem, count = self.equations.problem, len(rows)
+        mine = self.local.leave_one_out(rows[problem.part.of(count)])
+        near, variances = (problem.gathered(found, count) for found in mine)
         return LeftOut(rows, variances, noise, near)
 
     @lazy

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import time
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from halfgp.distributed.ranks import Ranks
 from halfgp.errors import FileError
 from halfgp.persistence import fingerprint, read_file, write_file
 from halfgp.replacement import FilePath
@@ -30,18 +33,33 @@ class SolveCheckpoint:
     last whole iteration. Where it cannot be written the log says so, and the solve goes on. It holds every
     earlier residual that the solve does, up to a gibibyte, and stays: who needs it no more removes it.
 
+    Where rows are shared out, every rank has a file of its own rows, all of the same moment. Files that are
+    not, or were written by another number of ranks, are not used: the solve begins anew.
+
     Args:
         path: of the file.
         about: tells the matrices and preconditioners from others: `cg` knows them by their products only. The
             fingerprint of data and hyperparameters, say.
         interval: seconds between two writes, at least; a solve that takes less is not written.
         share: of the time that writes may take.
+        ranks: that rows are shared out to, or None.
     """
 
     def __init__(
-        self, path: FilePath, about: str, *, interval: float = INTERVAL, share: float = SHARE
+        self,
+        path: FilePath,
+        about: str,
+        *,
+        interval: float = INTERVAL,
+        share: float = SHARE,
+        ranks: Ranks | None = None,
     ) -> None:
         self._path, self._about, self._interval, self._share = Path(path), about, interval, share
+        self._ranks, self._moment = ranks, 0
+        if ranks is not None:
+            self._path = self._path.with_name(f"{self._path.name}.{ranks.index + 1}-of-{ranks.count}")
+            # Of this run: no file of another one is of the same moment.
+            self._moment = int(ranks.of_first(torch.tensor(time.time_ns())))
         self._stored: list[tuple[str, State]] | None = None  # by fingerprint; None before the file is read
         self._done: list[tuple[str, State]] = []
         self._current = ""
@@ -63,7 +81,7 @@ class SolveCheckpoint:
         if not self._stored:
             return None
         written, state = self._stored.pop(0)
-        if written == self._current:
+        if self._by_all(written == self._current):
             logger.info("the solve goes on from %s", self._path)
             return state
         self._stored.clear()
@@ -76,29 +94,31 @@ class SolveCheckpoint:
     def take(self, state: State) -> None:
         """The current solve has come so far; written if it is time."""
         self._latest = state
-        if time.monotonic() >= self._due:
-            self.write()
+        if self._by_first(time.monotonic() >= self._due):
+            self._write([*self._done, (self._current, state)])
 
     def end(self, state: State) -> None:
         """The current solve is done."""
         self._done.append((self._current, state))
         known, self._latest = self._latest is None, None
-        if not known and time.monotonic() - self._began >= self._interval:
+        if not known and self._by_first(time.monotonic() - self._began >= self._interval):
             self._write(self._done)
 
     def write(self) -> None:
-        """As it was last taken, if it was since it began here."""
-        if self._latest is not None:
+        """As it was last taken, if it was since it began here; ranks, ended at different moments, do not."""
+        if self._latest is not None and self._ranks is None:
             self._write([*self._done, (self._current, self._latest)])
 
     def _write(self, solves: list[tuple[str, State]]) -> None:
         began = time.monotonic()
+        self._moment += 1
         tensors: dict[str, Tensor] = {}
         header = {
+            "moment": self._moment,
             "solves": [
                 {"fingerprint": written, "state": packed(state, f"{k}", tensors)}
                 for k, (written, state) in enumerate(solves)
-            ]
+            ],
         }
         try:
             write_file(self._path, "solve", header, tensors)
@@ -109,10 +129,24 @@ class SolveCheckpoint:
         now = time.monotonic()
         self._due = now + max(self._interval, (now - began) / self._share)
 
+    def _by_first(self, decision: bool) -> bool:
+        """A decision that clocks make, by that of the first rank."""
+        return decision if self._ranks is None else bool(self._ranks.of_first(torch.tensor(decision)))
+
+    def _by_all(self, decision: bool) -> bool:
+        """Whether all ranks agree to it."""
+        if self._ranks is None:
+            return decision
+        return int(self._ranks.total(torch.tensor(int(decision)))) == self._ranks.count
+
     def _read(self) -> list[tuple[str, State]]:
-        if not self._path.exists():
+        stored = read_file(self._path, "solve") if self._path.exists() else None
+        moment = 0 if stored is None else int(stored.header.get("moment", 0))
+        if self._ranks is not None and len(set(self._ranks.texts(str(moment)))) > 1:
+            logger.warning("%s is not used: it is not of the same moment on all ranks", self._path)
             return []
-        stored = read_file(self._path, "solve")
+        if stored is None:
+            return []
         try:
             return [
                 (solve["fingerprint"], unpacked(solve["state"], f"{k}", stored.tensors))
@@ -120,3 +154,8 @@ class SolveCheckpoint:
             ]
         except (KeyError, TypeError, RuntimeError) as error:
             raise FileError(f"`{self._path}` does not hold a solve: {error!r:.200}. Delete it.") from error
+
+
+def solve_files(path: Path) -> list[Path]:
+    """Those that there are of a checkpoint at that path: one, or one for each rank."""
+    return [path, *path.parent.glob(f"{glob.escape(path.name)}.*-of-*")]

@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfgp.distributed.stored import read_for_all
 from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.persistence import Stored, fingerprint, read_file, write_file
 from halfgp.problem import Problem
 from halfgp.solvers import SolveCheckpoint
+from halfgp.solvers.checkpoint import solve_files
 from halfgp.training.history import Step
 from halfgp.training.settings import Training
 from halfgp.training.stochastic import State
@@ -44,12 +46,14 @@ class Checkpoint:
     """Where it lies, and which fit it belongs to.
 
     Attributes:
-        path: of the file; written atomically.
-        fingerprint: of data, settings and version.
+        path: of the file; written atomically, by the first rank where there are several.
+        fingerprint: of data, settings and version, and not of who holds which rows: vectors are of all rows.
+        problem: the rows.
     """
 
     path: Path
     fingerprint: str
+    problem: Problem
 
     @classmethod
     def of(
@@ -70,7 +74,7 @@ class Checkpoint:
         names = list(start.named_parameters())
         backend = problem.backend if isinstance(problem.backend, str) else problem.backend.name
         about = [settings, start.kernel, problem.precision, priors, backend, names, __version__]
-        return cls(path, fingerprint(*tensors, *map(repr, about)))
+        return cls(path, fingerprint(*tensors, *map(repr, about)), problem)
 
     def write(self, reached: Reached, earlier: list[Step]) -> None:
         """After every stage of pre-training, and after every step on all rows.
@@ -86,17 +90,18 @@ class Checkpoint:
             "refined": reached.refined,
         }
         if reached.weights is not None:
-            tensors["weights"] = reached.weights
+            tensors["weights"] = self._whole(reached.weights)
         if state is not None:
             tensors["vector"] = state.vector
             if state.solutions is not None:
-                tensors["solutions"] = state.solutions
+                tensors["solutions"] = self._whole(state.solutions)
             if state.before is not None:
                 tensors["before.point"], tensors["before.gradient"] = state.before
             if state.anchor is not None:
                 tensors["anchor"] = state.anchor
             if state.secant is not None:
-                tensors["secant.moved"], tensors["secant.change"] = state.secant
+                tensors["secant.moved"] = state.secant[0]
+                tensors["secant.change"] = self._whole(state.secant[1])
             tensors |= {f"optimiser.{name}": t for name, t in state.optimiser.items()}
             tensors["loss"] = torch.tensor([state.loss, state.loss_error], dtype=torch.float64)
             header["state"] = {
@@ -104,7 +109,8 @@ class Checkpoint:
                 "precision": state.precision,
                 "history": [step.as_dict() for step in state.history],
             }
-        write_file(self.path, "checkpoint", header, tensors)
+        if self._writes:
+            write_file(self.path, "checkpoint", header, tensors)
 
     def read(self) -> tuple[Reached, list[Step]] | None:
         """What `write` was given, or None where there is nothing to resume from.
@@ -113,9 +119,9 @@ class Checkpoint:
             FileError: it is no checkpoint.
             InputError: it belongs to another fit, which is not done.
         """
-        if not self.path.exists():
+        stored = read_for_all(self.problem.ranks, self.path, "checkpoint")
+        if stored is None:
             return None
-        stored = read_file(self.path, "checkpoint")
         if not self._wrote(stored):
             if stored.header.get("finished"):
                 return None
@@ -124,7 +130,10 @@ class Checkpoint:
                 " Give `checkpoint` another path, or delete that file to begin anew."
             )
         earlier = [_step(values) for values in stored.header["earlier"]]
-        tensors, about = stored.tensors, stored.header.get("state")
+        tensors, about = dict(stored.tensors), stored.header.get("state")
+        for name in ("weights", "solutions", "secant.change"):
+            if name in tensors:
+                tensors[name] = tensors[name][self.problem.held]
         reached = Reached(tensors["pretrained"], bool(stored.header["refined"]), tensors.get("weights"))
         if about is None:
             return reached, earlier
@@ -157,10 +166,13 @@ class Checkpoint:
             recipe: of the preconditioner.
         """
         values = [parameter.value for parameter in hyperparameters.named_parameters().values()]
-        return SolveCheckpoint(solve_path(self.path), fingerprint(self.fingerprint, *values, repr(recipe)))
+        about = fingerprint(self.fingerprint, *values, repr(recipe))
+        return SolveCheckpoint(solve_path(self.path), about, ranks=self.problem.ranks)
 
     def finish(self) -> None:
         """Once the fit is done: another one may take its place. It stays until the model is saved."""
+        if not self._writes:
+            return
         with contextlib.suppress(FileError):  # the fit is done, whether that can be written down or not
             stored = read_file(self.path, "checkpoint")
             write_file(self.path, "checkpoint", {**stored.header, "finished": True}, stored.tensors)
@@ -169,8 +181,17 @@ class Checkpoint:
         """Once the model is saved; what another fit has put there meanwhile stays."""
         with contextlib.suppress(FileError):
             if self._wrote(read_file(self.path, "checkpoint")):
-                solve_path(self.path).unlink(missing_ok=True)
+                for solve in solve_files(solve_path(self.path)):
+                    solve.unlink(missing_ok=True)
                 self.path.unlink(missing_ok=True)
+
+    @property
+    def _writes(self) -> bool:
+        return self.problem.ranks is None or self.problem.ranks.is_first
+
+    def _whole(self, v: Tensor) -> Tensor:
+        """All rows of a vector of those held here: whoever reads it may hold others."""
+        return self.problem.gathered(v, self.problem.rows)
 
     def _wrote(self, stored: Stored) -> bool:
         return bool(stored.header.get("fingerprint") == self.fingerprint)

@@ -62,7 +62,8 @@ def judge(hyperparameters: Hyperparameters, problem: Problem, seed: int) -> Judg
     count = min(LANDMARKS, problem.rows // 4)
     landmarks, rows = order[:count], order[count : count + ROWS]
     of = _Conditioned(hyperparameters, problem, landmarks)
-    residuals, deviations = of.rows(rows)
+    mine = of.rows(rows[problem.part.of(len(rows))])
+    residuals, deviations = (problem.gathered(found, len(rows)) for found in mine)
     squares = residuals.square()
     error = float((squares * deviations.square()[:, None]).mean().sqrt())
     excess = float(squares.mean())

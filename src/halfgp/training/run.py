@@ -119,6 +119,10 @@ class _Run:
                     logger.info("resumed at step %d from %s", reached.state.index, self._path)
                 stochastic.run(self._observer, lambda state: self._save(replace(reached, state=state)))
         except KeyboardInterrupt:
+            if (
+                self._problem.ranks is not None
+            ):  # others were interrupted elsewhere: a checkpoint is what is left
+                raise
             interrupted = True
             logger.warning("interrupted: going on with the hyperparameters found so far")
             hyperparameters = self._start if self._best is None else self._best[1]
@@ -151,7 +155,8 @@ class _Run:
             hyperparameters = self._better(
                 hyperparameters, *(self._among_neighbours(start) for start in starts)
             )
-        reached = Reached(self._coordinates.vector(hyperparameters), refined=size in (0, rows))
+        vector = self._problem.of_first(self._coordinates.vector(hyperparameters))
+        reached = Reached(vector, refined=size in (0, rows))
         self._save(reached)
         return reached
 

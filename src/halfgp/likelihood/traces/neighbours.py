@@ -30,18 +30,20 @@ class NeighbourTrace(Trace):
     A^-1 z, holds the tolerance of a solve to what is random.
 
     Order, neighbours and signs are drawn once, the neighbours in the metric of where training starts. The
-    factor follows the hyperparameters: O(n k² (k + f)) time, and some 70 n k bytes. It is one of all rows:
-    where rows are shared out, every share computes it alike.
+    factor follows the hyperparameters: O(n k² (k + f)) time, and some 70 n k bytes. Where rows are shared
+    out, every share computes its part of the factor, has all of it, and solves with it as the others do.
 
     Attributes:
         problem: the rows.
-        sets: all rows in an order, with k earlier ones each.
+        sets: rows in an order, with k earlier ones each; those that are done here.
+        order: (n,) all of them.
         columns: (n, k) places of those in the order; -1 where there are fewer.
         signs: ε (n, s), in the order.
     """
 
     problem: Problem
     sets: ConditioningSets
+    order: Tensor
     columns: Tensor
     signs: Tensor
 
@@ -69,9 +71,10 @@ class NeighbourTrace(Trace):
         # A seed of its own, as frequencies of prior samples have one.
         another = int(torch.randint(2**62, (), generator=generator))
         sets = ConditioningSets.around(hyperparameters, problem, rows=n, neighbours=neighbours, seed=another)
-        places = torch.argsort(sets.rows)
-        columns = torch.where(sets.members >= 0, places[sets.members], -1)
-        return cls(problem, sets, columns, signs)
+        order, members = problem.gathered(sets.rows, n), problem.gathered(sets.members, n)
+        places = torch.argsort(order)
+        columns = torch.where(members >= 0, places[members], -1)
+        return cls(problem, sets, order, columns, signs)
 
     def probes(self, hyperparameters: Hyperparameters, operator: Operator) -> Probes:
         """One factor and one product with A, both in double.
@@ -83,15 +86,17 @@ class NeighbourTrace(Trace):
         none = problem.y.new_zeros(problem.rows, 1)  # of targets: what is left is the log-determinant
         found = self.sets.conditionals(hyperparameters, problem, none)
         backend = get_backend(problem.backend, problem.x.device, hyperparameters.kernel)
-        factor = backend.sparse_factor(self.columns, found.factor, threads=problem.threads)
+        entries = problem.gathered(found.factor, problem.rows)
+        factor = backend.sparse_factor(self.columns, entries, threads=problem.threads)
         z = self._by_rows(factor.solve(self.signs))
         v = self._by_rows(factor.multiply(self.signs, transposed=True))
         # In double: what is left of z may be little more than single rounds of it.
         left = z - operator.with_precision("double").matmul(v)
-        return Probes(left, v, covariance_gradient(found, hyperparameters), passes=1)
+        gradient = problem.totals(covariance_gradient(found, hyperparameters))
+        return Probes(left, v, gradient, passes=1)
 
     def _by_rows(self, ordered: Tensor) -> Tensor:
         """Vectors (m, s) of the rows held here from those (n, s) in the order."""
         placed = torch.empty_like(ordered)
-        placed[self.sets.rows] = ordered
+        placed[self.order] = ordered
         return placed[self.problem.held]

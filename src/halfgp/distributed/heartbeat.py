@@ -1,0 +1,124 @@
+"""Who is still there: a side thread of every rank tells the others, and ends a job that has lost one.
+
+It talks to the group's store, and not in meetings: a rank is heard while its product lasts, however long.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import sys
+import threading
+import time
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+import torch.distributed as dist
+
+from halfgp.distributed.ranks import Ranks
+
+INTERVAL = 2.0  # seconds between two signs of life
+SILENCE = 30.0  # seconds without one from a rank that is taken for lost
+GRACE = 5.0  # seconds for this rank to find out by itself what another has failed at
+LOST = 70  # exit code of a rank that ends because another one did
+DONE, FAILED = "done", "failed: "
+_fits = itertools.count()  # each has signs of its own; ranks come to the same fits in the same order
+
+
+class Heartbeat:
+    """Within it, the process ends with a message as soon as another rank dies, stalls or fails.
+
+    A process that waits for a rank that is gone, or computes for it, can be ended by nothing gentler: it is
+    left by `os._exit`, with the code `LOST`.
+
+    Args:
+        ranks: those of the job; None for a process that is alone, and needs no signs.
+    """
+
+    def __init__(self, ranks: Ranks | None) -> None:
+        self._ranks = ranks
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="halfgp heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        if self._ranks is not None:
+            self._store, self._fit = _own_store(), next(_fits)
+            self._tell("0")
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _where: TracebackType | None,
+    ) -> None:
+        if self._ranks is None:
+            return
+        self._over.set()
+        self._thread.join()
+        try:
+            self._tell(DONE if error is None else f"{FAILED}{type(error).__name__}: {error}")
+        except RuntimeError:  # the store is gone, and with it who could read
+            return
+
+    def _key(self, rank: int) -> str:
+        return f"halfgp/heartbeat/{self._fit}/{rank}"
+
+    def _tell(self, sign: str) -> None:
+        assert self._ranks is not None
+        self._store.set(self._key(self._ranks.index), f"{socket.gethostname()} {sign}")
+
+    def _watch(self) -> None:
+        assert self._ranks is not None
+        others = [rank for rank in range(self._ranks.count) if rank != self._ranks.index]
+        signs = dict.fromkeys(others, "")
+        heard = dict.fromkeys(others, time.monotonic())
+        reached = time.monotonic()  # the store
+        for beat in itertools.count(1):
+            if self._over.wait(INTERVAL):
+                return
+            try:
+                self._tell(str(beat))
+                now = {rank: self._sign(rank) for rank in others}
+                reached = time.monotonic()
+            except RuntimeError as error:
+                if time.monotonic() - reached > SILENCE:
+                    self._end(f"the store of the job cannot be reached any more ({error}): its host died")
+                continue
+            for rank, sign in now.items():
+                if sign != signs[rank]:
+                    signs[rank], heard[rank] = sign, time.monotonic()
+                self._judge(rank, sign, time.monotonic() - heard[rank])
+
+    def _sign(self, rank: int) -> str:
+        """The last one of a rank, or none before its first."""
+        key = self._key(rank)
+        return str(self._store.get(key).decode()) if self._store.check([key]) else ""
+
+    def _judge(self, rank: int, sign: str, silence: float) -> None:
+        host, _, said = sign.partition(" ")
+        if said.startswith(FAILED) and not self._over.wait(GRACE):
+            self._end(f"rank {rank} on {host} {said}")
+        if silence > SILENCE and said != DONE and not self._over.is_set():
+            self._end(
+                f"rank {rank} on {host or 'its host'} has not been heard of for {silence:.0f} s: it died, was"
+                " killed, or stalls"
+            )
+
+    def _end(self, why: str) -> None:
+        assert self._ranks is not None
+        what = f"Error: rank {self._ranks.index} of {self._ranks.count} ends the fit: {why}."
+        remedy = " Start the job again with the same `checkpoint`: it goes on where it was."
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{what}{remedy}\n".encode())
+        os._exit(LOST)
+
+
+def _own_store() -> Any:
+    """The store of the group over a connection of its own, so that no other thread's wait is in the way."""
+    store = dist.distributed_c10d._get_default_store()
+    own = store.clone() if hasattr(store, "clone") else store
+    own.set_timeout(timedelta(seconds=SILENCE))
+    return own

@@ -1,0 +1,83 @@
+"""A rank that dies, stalls or fails ends the others with a message, and a new job goes on from there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from contracts import rank_programs as programs
+from contracts.job import Job, job
+
+from halfgp.distributed import heartbeat
+
+N = 301
+SILENCE = 3.0  # seconds here: the default would make for a slow test
+OPTIONS: dict[str, Any] = {"training__steps": 4}
+
+
+def lost(ranks: Job, hit: Callable[[int], None], tmp_path: Path, victim: int) -> list[str]:
+    """What others say once one is hit in the middle of a fit; each has to end, within a few silences."""
+    kept, marks = str(tmp_path / "kept"), str(tmp_path)
+    ranks.start(programs.hit_in_a_fit, N, {**OPTIONS, "checkpoint": kept}, SILENCE, marks)
+    seen = tmp_path / f"step of {victim}"
+    until = time.monotonic() + 60.0
+    while not seen.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    pid = ranks.processes[victim].pid
+    assert pid is not None
+    hit(pid)
+    others = [process for rank, process in enumerate(ranks.processes) if rank != victim]
+    for process in others:
+        process.join(20.0)
+        assert process.exitcode == heartbeat.LOST
+    return [(tmp_path / f"said by {k}").read_text() for k in range(len(ranks.processes)) if k != victim]
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(tmp_path: Path, victim: int) -> None:
+    whole = programs.fitted(N, OPTIONS)
+    with job(3) as ranks:
+        for said in lost(ranks, lambda pid: os.kill(pid, signal.SIGKILL), tmp_path, victim):
+            # By the connection that was closed, by the heart that beats no more, or by who noticed first.
+            assert any(
+                word in said for word in ("has lost another", f"rank {victim} on", "failed: RankError")
+            )
+            assert "`checkpoint`" in said
+    with job(3) as ranks:
+        found = ranks.run(programs.fitted, N, {**OPTIONS, "checkpoint": str(tmp_path / "kept")})[0]
+    assert float((found["theta"] - whole["theta"]).abs().max()) <= 1e-4
+    assert float((found["mean"] - whole["mean"]).abs().max()) <= 1e-4
+
+
+def test_a_rank_that_stalls_ends_the_others(tmp_path: Path) -> None:
+    with job(2) as ranks:
+        (said,) = lost(ranks, lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path, victim=1)
+        assert "rank 1 on" in said
+        assert "has not been heard of" in said
+
+
+def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path: Path) -> None:
+    with job(2) as ranks:
+        ranks.start(programs.fails_on_one, N, SILENCE, str(tmp_path))
+        ranks.processes[0].join(60.0)
+        assert ranks.processes[0].exitcode == heartbeat.LOST
+        assert "rank 1 on" in (said := (tmp_path / "said by 0").read_text())
+        assert "ZeroDivisionError" in said
+
+
+def test_a_long_product_is_no_silence() -> None:
+    """Nobody is met for several silences, and each is heard all the while."""
+    with job(2) as ranks:
+        assert ranks.run(programs.busy_for, 4 * 0.5, 0.5) == [True, True]
+
+
+def test_who_is_done_is_not_missed() -> None:
+    with job(2) as ranks:
+        assert torch.equal(*ranks.run(programs.late_by, 2.0, 0.5))

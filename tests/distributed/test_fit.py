@@ -1,0 +1,112 @@
+"""A fit over ranks of a process group is that of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contracts import rank_programs as programs
+from contracts.job import Job, job
+from torch import Tensor
+
+N = 301
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3, 4], ids=lambda count: f"{count} ranks")
+def ranks(request: pytest.FixtureRequest) -> Iterator[Job]:
+    with job(request.param) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def one() -> dict[str, Any]:
+    return programs.fitted(N, {})
+
+
+def agree(found: Tensor, wanted: Tensor, tolerance: float = 1e-4) -> None:
+    """Solves are to 1e-6, and the condition of K + noise is some hundreds."""
+    assert float((found - wanted).abs().max()) <= tolerance * float(wanted.abs().max())
+
+
+def test_a_fit_and_its_predictions(ranks: Job, one: dict[str, Any]) -> None:
+    found = ranks.run(programs.fitted, N, {})
+    for part in found:
+        agree(part["theta"], one["theta"])
+        agree(part["mean"], one["mean"])
+        agree(part["std"], one["std"])
+        assert part["report"].route == one["report"].route == "products"
+        assert part["report"].method == "cg"
+        assert part["history"] == pytest.approx(one["history"], rel=1e-4)
+        for name in ("theta", "mean", "std", "weights"):  # the same bits on every rank
+            assert torch.equal(part[name], found[0][name])
+        assert part["weights"].shape == (N, 1)
+    again = ranks.run(programs.fitted, N, {})
+    assert torch.equal(again[-1]["weights"], found[0]["weights"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "cholesky"},
+        {"variances__method": "auto"},
+        {"training__steps": None, "training__gradient": "neighbours", "solve__preconditioner": "auto"},
+    ],
+    ids=str,
+)
+def test_other_ways(options: dict[str, Any]) -> None:
+    """Exact training, a dense factor, and exact steps after the neighbours', in which ranks take parts."""
+    with job(2) as ranks:
+        one = programs.fitted(N, options)
+        for part in ranks.run(programs.fitted, N, options):
+            agree(part["theta"], one["theta"])
+            agree(part["mean"], one["mean"])
+            agree(part["std"], one["std"])
+            assert part["report"].route == one["report"].route
+
+
+def test_an_estimator(ranks: Job) -> None:
+    wanted = programs.regression(N)
+    for found in ranks.run(programs.regression, N):
+        for a, b in zip(found, wanted, strict=True):
+            assert np.allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_what_differs_is_named_on_every_rank() -> None:
+    with job(2) as ranks:
+        for arguments, named in (
+            ([(N, {}, 0), (N, {}, 1)], "the same `X`"),
+            ([(N, {}, 0), (N, {"solve__tol": 1e-5}, 0)], "the same `solve`"),
+            ([(N, {}, 0), (N - 1, {}, 0)], f"rank 0 has ({N}, 2)"),
+        ):
+            for said in ranks.run_each(programs.refused, arguments):
+                assert named in said
+                assert "rank 1 has" in said
+        # Nothing is left behind of it, and who wants models of their own gets them.
+        first, second = ranks.run_each(programs.by_itself, [(N, 0), (N, 1)])
+        assert not torch.equal(first, second)
+        assert torch.equal(first, programs.fitted(N, {})["theta"])
+        for seen in ranks.run(programs.traffic, N):
+            assert seen.bytes_sent > 0
+            assert seen.meetings > 0
+            assert 0.0 < seen.share_waiting < 1.0
+    assert programs.traffic(N) is None
+
+
+def test_a_checkpoint_of_some_ranks_is_read_by_others(tmp_path: Path) -> None:
+    """Vectors of all rows are in it, wherever they were held."""
+    path = str(tmp_path / "kept")
+    with job(3) as ranks:
+        whole = ranks.run(programs.fitted, N, {"training__steps": 4})[0]
+        stopped = ranks.run(programs.stopped, N, {"training__steps": 4, "checkpoint": path}, 2)
+    assert stopped == ["stopped"] * 3
+    with job(2) as ranks:
+        found = ranks.run(programs.fitted, N, {"training__steps": 4, "checkpoint": path})[0]
+    agree(found["theta"], whole["theta"])
+    agree(found["mean"], whole["mean"])
+    assert found["history"][:-2] == whole["history"][:-2]
+    alone = programs.fitted(N, {"training__steps": 4, "checkpoint": path})
+    agree(alone["theta"], whole["theta"])
