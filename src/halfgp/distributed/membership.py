@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from halfgp.distributed.heartbeat import Heartbeat
@@ -35,7 +36,7 @@ def joined() -> Iterator[Ranks | None]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
     # A launcher may keep its store when it starts ranks again, with the addresses of those that are gone.
-    fresh = dist.PrefixStore(f"halfgp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    fresh = PrefixStore(f"halfgp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group(
         "nccl" if gpus else "gloo", store=fresh, rank=rank, world_size=count, timeout=PATIENCE
     )
