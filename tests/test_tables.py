@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from halfgp.delimited import Dialect
 from halfgp.errors import InputError
-from halfgp.tables import parquet, read_table, table, write_table
+from halfgp.tables import count_rows, parquet, read_table, table, write_table
 
 TEXT = [".csv", ".tsv", ".csv.gz", ".tsv.gz"]
 BINARY = [".npz", ".npy"]
@@ -485,3 +485,36 @@ def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(InputError, match="directory that exists"):
         write_table(tmp_path / "d.csv", {"a": np.ones(1)})
+
+
+@needs_pyarrow
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_a_folder_of_parquet_is_read_in_parts(tmp_path: Path, count: int) -> None:
+    """Groups and files are cut wherever a part ends, and there may be more parts than rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    values, begins = np.arange(41.0), 0
+    for name, rows in (("b", 7), ("a", 20), ("c", 14)):
+        some = values[begins : begins + rows]
+        pq.write_table(pa.table({"x": some, "y": -some}), folder / f"{name}.parquet", row_group_size=3)
+        begins += rows
+    whole = read_table(folder, target="y")
+    assert whole.X[:, 0].tolist() == [*values[7:27], *values[:7], *values[27:]]
+    assert count_rows(folder) == len(values)
+    parts = [read_table(folder, target="y", part=(k, count)) for k in range(count)]
+    assert np.array_equal(np.concatenate([part.X for part in parts]), whole.X)
+    assert np.array_equal(np.concatenate([part.y for part in parts]), whole.y)  # type: ignore[arg-type]
+
+
+@needs_pyarrow
+def test_files_of_a_folder_have_the_same_columns(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"x": [1.0, 2.0], "y": [1.0, 2.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"z": [1.0, 2.0], "y": [1.0, 2.0]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="must have the same columns"):
+        read_table(tmp_path, target="y")

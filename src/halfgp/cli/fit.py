@@ -118,7 +118,7 @@ def run(
     )
     with joined() as ranks:
         require_agreement(ranks, {"command": " ".join(sys.argv[1:])})
-        table, y = read_training(data, target, features, drop, dialect)
+        table, y = read_training(data, target, features, drop, dialect, ranks)
         train, test = _split(y, test_fraction, seed)
         _check_targets(y[train], table.target_name or target)
         model = NamedModel(gp, table.feature_names, table.target_name)

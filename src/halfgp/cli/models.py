@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from halfgp.archive import load_model, save_model
 from halfgp.cli import options
 from halfgp.delimited import Dialect
+from halfgp.distributed import Ranks
 from halfgp.errors import FileError, InputError
 from halfgp.model import ExactGP
 from halfgp.settings import Settings
-from halfgp.tables import Floats, Table, read_table
+from halfgp.tables import Floats, Table, count_rows, is_dataset, read_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,19 +119,39 @@ def read_rows(model: NamedModel, path: Path, target: str | None, dialect: Dialec
 
 
 def read_training(
-    data: Path, target: str, features: str | None, drop: str | None, dialect: Dialect
+    data: Path,
+    target: str,
+    features: str | None,
+    drop: str | None,
+    dialect: Dialect,
+    ranks: Ranks | None = None,
 ) -> tuple[Table, Floats]:
-    """A table to learn from, without holes in its features, and its target (n,)."""
+    """A table to learn from, without holes in its features, and its target (n,).
+
+    Of .parquet every rank reads its run of the rows, and gets those of others from them.
+    """
+    parts = ranks is not None and is_dataset(data)
     table = read_table(
         data,
         target=target,
         features=options.columns(features, "--features"),
         drop=options.columns(drop, "--drop") or (),
         dialect=dialect,
+        part=(ranks.index, ranks.count) if ranks is not None and parts else (0, 1),
     )
+    if ranks is not None and parts:
+        table = _gathered(table, ranks, count_rows(data))
     _check_features(table)
     assert table.y is not None
     return table, table.y
+
+
+def _gathered(table: Table, ranks: Ranks, rows: int) -> Table:
+    """All rows of a table from the runs that ranks have."""
+    assert table.y is not None
+    values = torch.from_numpy(np.column_stack([table.X, table.y]))
+    whole = ranks.gathered(values, rows).numpy()
+    return replace(table, X=np.ascontiguousarray(whole[:, :-1]), y=whole[:, -1].copy())
 
 
 def _check_features(table: Table) -> None:

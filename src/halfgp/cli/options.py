@@ -30,9 +30,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 Data = Annotated[
     Path,
     typer.Argument(
-        help="Table of numbers: .csv, .tsv (also .gz), .parquet, .npy or .npz; - for text on standard input.",
+        help="Table of numbers: .csv, .tsv (also .gz), .parquet or a folder of them, .npy or .npz; - for text"
+        " on standard input.",
         show_default=False,
     ),
+]
+PlannedData = Annotated[
+    Path | None, typer.Argument(help="Table of numbers, as for `fit`.", show_default=False)
+]
+PlannedTarget = Annotated[
+    str | None,
+    typer.Option("--target", "-t", help="Column to learn, as for `fit`.", show_default=False),
 ]
 Model = Annotated[Path, typer.Argument(help="Model that `halfgp fit` wrote.", show_default=False)]
 Target = Annotated[

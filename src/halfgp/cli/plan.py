@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 import typer
 
@@ -9,14 +11,18 @@ from halfgp.cli import options
 from halfgp.cli.failures import CANNOT
 from halfgp.cli.models import new_model, read_training
 from halfgp.cli.output import facts, remark, show, show_json
-from halfgp.planner import Plan
+from halfgp.cluster import ClusterPlan, make_cluster_plan
+from halfgp.errors import InputError
+from halfgp.planner import Plan, make_plan
 from halfgp.report import words
-from halfgp.settings import Settings, TrainingOptions, VarianceOptions
+from halfgp.settings import Settings, TrainingOptions, VarianceOptions, as_bytes
+
+MOST_ROWS = 10**12
 
 
 def run(
-    data: options.Data,
-    target: options.Target,
+    data: options.PlannedData = None,
+    target: options.PlannedTarget = None,
     features: options.Features = None,
     drop: options.Drop = None,
     header: options.Header = None,
@@ -31,14 +37,22 @@ def run(
     variances__method: options.Variance = VarianceOptions.method,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Rows of data that are not there yet, as in 1e8.", show_default=False)
+    ] = None,
+    columns: Annotated[int, typer.Option(help="Features of those.", min=1)] = 8,
+    ranks: Annotated[int, typer.Option(help="Processes like this one that share rows out.", min=1)] = 1,
+    bandwidth: Annotated[str, typer.Option(help="That a rank sends in a second, such as 1.25GB.")] = "1.25GB",
     as_json: options.AsJson = False,
 ) -> None:
-    """Tell what a fit would take, without fitting; exits with 1 if it does not fit into memory."""
-    dialect = options.dialect(header, delimiter, decimal)
-    table, _ = read_training(data, target, features, drop, dialect)
+    """Tell what a fit would take, without fitting; exits with 1 if it does not fit into memory.
+
+    From a table and its target, or from --rows and --columns alone. With --ranks for each of so many
+    processes under torchrun, by the speed of this machine.
+    """
     if threads is not None:
         torch.set_num_threads(threads)
-    found = new_model(
+    gp = new_model(
         kernel,
         None,
         noise_floor,
@@ -49,11 +63,23 @@ def run(
         variances__method=variances__method,
         threads=threads,
         memory_limit=memory_limit,
-    ).plan(table.X)
+    )
+    if data is not None and target is not None and rows is None:
+        table, _ = read_training(data, target, features, drop, options.dialect(header, delimiter, decimal))
+        n, d = table.X.shape
+    elif data is None and rows is not None:
+        n, d = _count(rows), columns
+    else:
+        raise InputError("`plan` needs a table and its `target`, or `rows` alone. Give one of both.")
+    sent = as_bytes(bandwidth)
+    assert sent is not None
+    found: Plan | ClusterPlan = make_plan(n, d, 1, gp.settings)
+    if ranks > 1:
+        found = make_cluster_plan(n, d, 1, gp.settings, ranks=ranks, bandwidth=sent)
     if as_json:
         show_json(found.as_dict())
     else:
-        show(facts(_pairs(found)))
+        show(facts(_pairs(found) if isinstance(found, Plan) else _cluster_pairs(found)))
     if not found.fits:
         if not as_json:
             remark(
@@ -75,3 +101,31 @@ def _pairs(plan: Plan) -> list[tuple[str, str]]:
         ("passes over K", words.count(plan.passes)),
         ("time", f"about {words.duration(plan.seconds)}"),
     ]
+
+
+def _cluster_pairs(plan: ClusterPlan) -> list[tuple[str, str]]:
+    memory = f"{words.size(plan.memory)} of {words.size(plan.memory_limit)}"
+    shares = [
+        ("computing", plan.computing),
+        ("sending", plan.sending),
+        ("what each does by itself", plan.by_itself),
+    ]
+    parts = ", ".join(f"{words.duration(seconds)} of {name}" for name, seconds in shares)
+    return [
+        *_pairs(plan.whole)[:3],
+        ("ranks", words.count(plan.ranks)),
+        ("memory of a rank", memory if plan.fits else f"{memory}: it does not fit"),
+        ("passes over K", words.count(plan.whole.passes)),
+        ("sent by a rank", f"{words.size(plan.bytes_a_pass)} a pass"),
+        ("time", f"about {words.duration(plan.seconds)}: {parts}"),
+    ]
+
+
+def _count(text: str) -> int:
+    try:
+        count = float(text)
+    except ValueError:
+        count = 0.0
+    if not 1 <= count <= MOST_ROWS:
+        raise InputError(f"`rows` must be a number from 1 to {MOST_ROWS:.0e}, such as 1e8; got {text!r}.")
+    return int(count)

@@ -30,7 +30,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Wish:
-    """What is wanted of a file; the arguments of `read_table`."""
+    """What is wanted of a file; the arguments of `read_table`.
+
+    Attributes:
+        part: which of how many runs of the rows, of a file that can be read in parts; others are read whole.
+    """
 
     path: Path
     target: str | None
@@ -38,6 +42,7 @@ class Wish:
     drop: Sequence[str]
     require_target: bool
     dialect: Dialect
+    part: tuple[int, int] = (0, 1)
 
     def select(self, names: Sequence[str]) -> Selection:
         """Of the columns of those names."""

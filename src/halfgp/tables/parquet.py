@@ -16,27 +16,88 @@ CHUNK = 2**16  # rows that are decoded at a time
 
 
 def read_parquet(path: Path, wish: Wish) -> tuple[Selection, Floats]:
-    """The wanted columns (n, k), some rows at a time, so that the file is never in memory twice."""
+    """The wanted columns (n, k), some rows at a time, so that no file is ever in memory twice.
+
+    Of a file, or of all in a folder in the order of their names. Of a part of the rows only the groups are
+    decoded that have some of them.
+    """
+    pyarrow_module("pyarrow")
+    parquet = pyarrow_module("pyarrow.parquet")
+    files = parquet_files(path)
+    counts = [parquet.read_metadata(file).num_rows for file in files]
+    first, last = (sum(counts) * (wish.part[0] + k) // wish.part[1] for k in (0, 1))
+    selection = _select(files[0], wish)
+    values = np.empty((last - first, len(selection.positions)))
+    begins = 0
+    for file, count in zip(files, counts, strict=True):
+        wanted = range(max(first - begins, 0), min(last - begins, count))
+        if wanted and _select(file, wish) != selection:
+            raise InputError(
+                f"All files of {path} must have the same columns, in the same order; those of {file.name} and"
+                f" {files[0].name} differ. Write them anew, or name the columns that are wanted."
+            )
+        at = begins + wanted.start - first
+        begins += count
+        if wanted:
+            _read_rows(file, selection, wanted, values[at : at + len(wanted)])
+    return selection, values
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """A file, or those of a folder."""
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"`path` must name a folder with .parquet files; {path} has none. Check the path.")
+    return files
+
+
+def count_rows(path: Path) -> int:
+    """Of a file, or of all in a folder, without reading them."""
+    parquet = pyarrow_module("pyarrow.parquet")
+    return sum(int(parquet.read_metadata(file).num_rows) for file in parquet_files(path))
+
+
+def _select(path: Path, wish: Wish) -> Selection:
+    """The wanted columns of one file, all of them numbers."""
+    arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
+    schema = parquet.read_schema(path)
+    selection = wish.select(schema.names)
+    for position in selection.positions:
+        _check_numeric(arrow, schema.field(position).type, schema.names[position], path)
+    return selection
+
+
+def _read_rows(path: Path, selection: Selection, rows: range, out: Floats) -> None:
+    """The wanted columns of some rows of one file."""
     arrow, parquet = pyarrow_module("pyarrow"), pyarrow_module("pyarrow.parquet")
     with parquet.ParquetFile(path) as file:
-        names: list[str] = file.schema_arrow.names
-        selection = wish.select(names)
-        wanted = [names[position] for position in selection.positions]
-        for name, position in zip(wanted, selection.positions, strict=True):
-            _check_numeric(arrow, file.schema_arrow.field(position).type, name, path)
-        values = np.empty((file.metadata.num_rows, len(wanted)))
-        start = 0
-        for batch in file.iter_batches(CHUNK, columns=wanted):
-            stop = start + len(batch)
+        wanted = [file.schema_arrow.names[position] for position in selection.positions]
+        groups, begins = _groups(file, rows)
+        for batch in file.iter_batches(CHUNK, row_groups=groups, columns=wanted):
+            inside = range(max(rows.start, begins), min(rows.stop, begins + len(batch)))
+            some = batch.slice(inside.start - begins, len(inside))
+            begins += len(batch)
             for k, name in enumerate(wanted):
-                column = batch.column(name)
+                column = some.column(name)
                 if arrow.types.is_integer(column.type):
                     as_floats(path, name, column.drop_null().to_numpy(zero_copy_only=False))
                 # A missing value becomes NaN.
-                numbers = column.cast(arrow.float64(), safe=False)
-                values[start:stop, k] = numbers.to_numpy(zero_copy_only=False)
-            start = stop
-    return selection, values
+                numbers = column.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+                out[inside.start - rows.start : inside.stop - rows.start, k] = numbers
+
+
+def _groups(file: Any, rows: range) -> tuple[list[int], int]:
+    """The groups that hold these rows, and the row that the first of them begins with."""
+    begins, start = 0, 0
+    groups: list[int] = []
+    for group in range(file.metadata.num_row_groups):
+        ends = begins + file.metadata.row_group(group).num_rows
+        if begins < rows.stop and ends > rows.start:
+            if not groups:
+                start = begins
+            groups.append(group)
+        begins = ends
+    return groups, start
 
 
 def _check_numeric(arrow: Any, kind: Any, name: str, path: Path) -> None:

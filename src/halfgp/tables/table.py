@@ -49,6 +49,7 @@ def read_table(
     drop: Sequence[str] = (),
     require_target: bool = True,
     dialect: Dialect = GUESSED,
+    part: tuple[int, int] = (0, 1),
 ) -> Table:
     """Read features and target from a file of numbers.
 
@@ -62,12 +63,13 @@ def read_table(
     unless another is named.
 
     Args:
-        path: of the file; "-" for text on standard input.
+        path: of the file; "-" for text on standard input; a folder for all .parquet files in it.
         target: the name of its target column, or, where none has that name, its index ("-1" is the last).
         features: names or indices of the columns of `X`, in that order; None for all but target and `drop`.
         drop: columns to leave out; they need not be numeric.
         require_target: whether a file without the target is refused, or read with `y` None.
         dialect: how a text file is written.
+        part: which of how many runs of the rows, of .parquet files; those of other formats are read whole.
 
     Raises:
         InputError: if the file cannot be read, a column is absent, or a value in a wanted one is no number.
@@ -78,11 +80,11 @@ def read_table(
         raise InputError(
             f"`path` must name a file; there is no {path}. Check the spelling and the directory."
         )
-    if path != STANDARD_INPUT and not path.is_file():
+    if path != STANDARD_INPUT and not (path.is_file() or _holds_parquet(path)):
         raise InputError(f"`path` must name a file; {path} is none. Name a file inside it.")
     if target is None and suffix == ".npz":
         target = "y"
-    wish = Wish(path, target, features, drop, require_target, dialect)
+    wish = Wish(path, target, features, drop, require_target, dialect, part)
     try:
         selection, values = READERS[suffix](path, wish)
     except InputError:
@@ -97,7 +99,7 @@ def read_table(
         raise InputError(
             f"`path` must name a readable {suffix} file; {path} is not: {error}. Check it, or write it anew."
         ) from error
-    if not len(values):
+    if not len(values) and part == (0, 1):
         raise InputError(f"`path` must name a file with rows; {path} has columns and no row.")
     d = len(selection.features)
     return Table(
@@ -137,7 +139,18 @@ def check_format(path: Path) -> None:
         pyarrow_module("pyarrow.parquet")
 
 
+def _holds_parquet(path: Path) -> bool:
+    return path.is_dir() and any(path.glob("*.parquet"))
+
+
+def is_dataset(path: Path) -> bool:
+    """Whether it is .parquet, a file or a folder of them, which can be read in parts."""
+    return _holds_parquet(path) or path.name.lower().endswith(".parquet")
+
+
 def _suffix(path: Path) -> str:
+    if _holds_parquet(path):
+        return ".parquet"
     name = path.name.lower()
     for suffix in READERS:
         if name.endswith(suffix):

@@ -1,0 +1,159 @@
+"""What do two ranks gain over one, for products and for whole fits, and what do they send each other?
+
+Ranks have one thread each and talk by gloo over loopback. Rows are uniform: in 8 features, where no
+covariance is zero, or in 2, so many to a unit of volume that most tiles are passed by. Both numbers of ranks
+are timed in one run, one after the other in every round; a gain is the ratio of their best times.
+
+    python benchmarks/distributed.py                        50,000 and 200,000 rows; an hour on two cores
+    python benchmarks/distributed.py --rows 20000 --no-fit  less; replaces distributed.json
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import torch.distributed as dist
+import typer
+from rich.table import Table
+
+from halfgp import ExactGP, Matern
+from halfgp.distributed import ranks_here
+from halfgp.hyperparameters import Hyperparameters
+from halfgp.problem import Problem
+from product_report import console
+
+HERE = Path(__file__).parent
+LENGTHSCALES, DENSITY = {8: 2.0, 2: 1.0}, 16.0
+NOISE = 0.1
+COLUMNS = 8
+
+
+def rows_of(rows: int, features: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    side = 4.0 if features == 8 else math.sqrt(rows / DENSITY)
+    x = side * torch.rand(rows, features, generator=generator, dtype=torch.float64)
+    noise = math.sqrt(NOISE) * torch.randn(rows, generator=generator, dtype=torch.float64)
+    return x, torch.sin(x).sum(dim=1) + noise
+
+
+def product(rows: int, features: int) -> dict[str, float]:
+    """K v for eight columns, the best of three, and what it sends and waits for."""
+    x, y = rows_of(rows, features)
+    ranks = ranks_here()
+    kernel = Matern(1.5, [LENGTHSCALES[features]] * features)
+    problem = Problem(x, y[:, None], torch.full((rows,), NOISE, dtype=torch.float64), ranks=ranks)
+    began = time.perf_counter()
+    operator = problem.system(Hyperparameters(kernel, None, None), "single")
+    bound = time.perf_counter() - began
+    v = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(1))[problem.held].T.contiguous().T
+    best: dict[str, float] = {"seconds": math.inf}
+    for _ in range(3):
+        before = None if ranks is None else (ranks.traffic.bytes_sent, ranks.traffic.waiting)
+        if ranks is not None:
+            dist.barrier()
+        began = time.perf_counter()
+        operator.matmul(v)
+        seconds = time.perf_counter() - began
+        if seconds < best["seconds"]:
+            best = {
+                "seconds": seconds,
+                "bind": bound,
+                "skipped": operator.skipped,
+                "sent": 0.0,
+                "waiting": 0.0,
+            }
+            if ranks is not None and before is not None:
+                best["sent"] = ranks.traffic.bytes_sent - before[0]
+                best["waiting"] = (ranks.traffic.waiting - before[1]) / seconds
+    return best
+
+
+def fit(rows: int, features: int) -> dict[str, float]:
+    """A whole fit with the defaults."""
+    x, y = rows_of(rows, features)
+    began = time.perf_counter()
+    gp = ExactGP(Matern(1.5, [LENGTHSCALES[features]] * features)).fit(x, y)
+    found = {"seconds": time.perf_counter() - began, "passes": float(gp.report.passes)}
+    if gp.traffic is not None:
+        found |= {"sent": float(gp.traffic.bytes_sent), "waiting": gp.traffic.share_waiting}
+    return found
+
+
+WORK = {"product": product, "fit": fit}
+
+
+def run(rank: int, count: int, port: int, what: str, rows: int, features: int, answers: Any) -> None:
+    torch.set_num_threads(1)
+    if count > 1:
+        store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, wait_for_workers=False)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+    answers.put((rank, WORK[what](rows, features)))
+
+
+def measure(count: int, what: str, rows: int, features: int) -> dict[str, float]:
+    """By so many ranks, in processes of their own: the time of the slowest, the numbers of the first."""
+    spawn = multiprocessing.get_context("spawn")
+    answers, port = spawn.Queue(), dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port
+    processes = [
+        spawn.Process(target=run, args=(rank, count, port + 1, what, rows, features, answers))
+        for rank in range(count)
+    ]
+    for process in processes:
+        process.start()
+    found = dict(answers.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return {**found[0], "seconds": max(case["seconds"] for case in found.values())}
+
+
+def case(what: str, rows: int, features: int, counts: list[int], rounds: int) -> dict[str, Any]:
+    best: dict[int, dict[str, float]] = {}
+    for _ in range(rounds):
+        for count in counts:
+            found = measure(count, what, rows, features)
+            if count not in best or found["seconds"] < best[count]["seconds"]:
+                best[count] = found
+    return {"what": what, "rows": rows, "features": features, "ranks": {str(c): best[c] for c in counts}}
+
+
+def show(cases: list[dict[str, Any]]) -> None:
+    table = Table("", "rows", "features", "ranks", "seconds", "gain", "sent MB", "waiting", box=None)
+    for found in cases:
+        ranks: dict[str, dict[str, float]] = found["ranks"]
+        one = next(iter(ranks.values()))["seconds"]
+        for count, numbers in ranks.items():
+            table.add_row(
+                *(found["what"], f"{found['rows']:,}", str(found["features"]), count),
+                *(f"{numbers['seconds']:.2f}", f"{one / numbers['seconds']:.2f}x"),
+                *(f"{numbers.get('sent', 0.0) / 1e6:.1f}", f"{numbers.get('waiting', 0.0):.1%}"),
+            )
+    console.print(table)
+
+
+def main(
+    rows: Annotated[list[int] | None, typer.Option(help="Of products and fits.")] = None,
+    features: Annotated[list[int] | None, typer.Option(help="Which of 8 and 2.")] = None,
+    ranks: Annotated[list[int] | None, typer.Option(help="How many; the first is compared with.")] = None,
+    rounds: Annotated[int, typer.Option(help="Of products.")] = 2,
+    fits: Annotated[bool, typer.Option("--fit/--no-fit", help="Whole fits, too.")] = True,
+) -> None:
+    """Measure, print, and write distributed.json."""
+    counts = ranks or [1, 2]
+    cases = []
+    for n in rows or [50_000, 200_000]:
+        for d in features or LENGTHSCALES:
+            cases.append(case("product", n, d, counts, rounds))
+            if fits:
+                cases.append(case("fit", n, d, counts, 1))
+            show(cases[-2 if fits else -1 :])
+    (HERE / "distributed.json").write_text(json.dumps(cases, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

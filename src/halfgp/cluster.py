@@ -1,0 +1,118 @@
+"""Memory, bytes and hours of a fit on many ranks, before a cluster is rented.
+
+The model, by rank: a pass takes its share of the entries at the rate measured here, sends its rows of every
+vector to all others and theirs back, and meets them some times more for sums; what every rank does by itself
+is not shared at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from halfgp.errors import InputError
+from halfgp.planner import RESIDENT, Plan, entry_rate, make_plan, training_seconds, usable_memory
+from halfgp.settings import Settings, as_bytes
+
+BANDWIDTH = 1.25e9  # bytes a second and rank, of a network of 10 Gbit/s
+LATENCY = 2e-4  # seconds of a meeting; 1.5e-4 and 3e-4 were measured with two ranks on loopback
+MEETINGS = 12  # of a pass, for sums, beside the two of its vectors: an iteration of CG and its preconditioner
+TILE = 256  # rows and columns of a tile, of which a bit is kept, twice
+GATHERED = 8 + 8 + 4 + 8  # bytes of a number of a gathered vector: itself, its sums, as packed, and as sent
+POINTS = 3 * 8  # bytes of a number of a point: as given, standardised, and packed
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What a fit on many ranks is expected to take.
+
+    Attributes:
+        whole: the fit on one rank like each of these.
+        ranks: how many.
+        memory: bytes of a rank at its peak.
+        memory_limit: bytes of a rank.
+        bytes_a_pass: that a rank sends.
+        computing: seconds of all passes.
+        sending: seconds of what they send, and of their meetings.
+        by_itself: seconds of what every rank does alone: training on parts of the rows.
+    """
+
+    whole: Plan
+    ranks: int
+    memory: int
+    memory_limit: int
+    bytes_a_pass: int
+    computing: float
+    sending: float
+    by_itself: float
+
+    @property
+    def seconds(self) -> float:
+        """Of the fit."""
+        return self.computing + self.sending + self.by_itself
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory of a rank suffices."""
+        return self.memory <= self.memory_limit
+
+    @property
+    def share_sending(self) -> float:
+        """Of the time."""
+        return self.sending / self.seconds if self.seconds > 0.0 else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        own = {name: value for name, value in asdict(self).items() if name != "whole"}
+        about = {"rows": self.whole.rows, "features": self.whole.features, "passes": self.whole.passes}
+        more = {"seconds": self.seconds, "share_sending": self.share_sending, "fits": self.fits}
+        return {**about, **own, **more}
+
+
+def make_cluster_plan(
+    rows: int, features: int, targets: int, settings: Settings, *, ranks: int, bandwidth: float = BANDWIDTH
+) -> ClusterPlan:
+    """For a fit of so many rows on so many ranks like this machine, with the threads of the settings each.
+
+    Args:
+        rows: n.
+        features: d.
+        targets: q.
+        settings: of the fit.
+        ranks: P.
+        bandwidth: bytes a second that a rank sends.
+    """
+    if ranks < 1:
+        raise InputError(f"`ranks` must be at least 1; got {ranks}.")
+    if not bandwidth > 0.0:
+        raise InputError(f"`bandwidth` must be positive; got {bandwidth:g} bytes a second.")
+    whole = make_plan(rows, features, targets, settings)
+    columns = targets + (settings.training.probes if settings.training.steps else 0)
+    to_others = (ranks - 1) / ranks
+    sent = 2 * 8 * rows * columns * to_others
+    computing = whole.passes * rows**2 / (entry_rate(features, settings.threads) * ranks)
+    sending = whole.passes * (sent / bandwidth + (MEETINGS + 2) * LATENCY * (ranks > 1))
+    subset = min(settings.training.subset, rows)
+    by_itself = 0.0
+    if whole.method == "cg" and subset and settings.training.subset_iterations:
+        by_itself = training_seconds(subset, rows, features, settings.threads)
+    return ClusterPlan(
+        whole,
+        ranks,
+        _memory(whole, targets, columns, ranks),
+        as_bytes(settings.memory_limit) or usable_memory(),
+        round(sent),
+        computing,
+        sending,
+        by_itself,
+    )
+
+
+def _memory(whole: Plan, targets: int, columns: int, ranks: int) -> int:
+    """Of a rank: of what a fit on one takes, points are on every one, and one gathered block beside them."""
+    n = whole.rows
+    points = n * (whole.features + targets) * POINTS
+    shared = max(whole.memory - points - RESIDENT, 0) / ranks
+    tiles = 2 * (n / TILE) ** 2 / 2 / 8 / ranks  # two bits for a pair
+    gathered = GATHERED * n * columns if ranks > 1 else 0
+    return round(RESIDENT + points + shared + tiles + gathered)

@@ -1,0 +1,60 @@
+"""What a fit on many ranks is expected to take."""
+
+from __future__ import annotations
+
+import pytest
+
+from halfgp.cluster import LATENCY, MEETINGS, make_cluster_plan
+from halfgp.errors import InputError
+from halfgp.planner import make_plan
+from halfgp.settings import Settings
+
+RATE = 1e9
+SETTINGS = Settings().with_params(training__subset=0)
+
+
+@pytest.fixture(autouse=True)
+def _no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("planner", "cluster"):
+        monkeypatch.setattr(f"halfgp.{module}.entry_rate", lambda features, threads: RATE)
+
+
+def plan(ranks: int, rows: int = 10**6, **options: float):
+    return make_cluster_plan(rows, 8, 1, SETTINGS, ranks=ranks, **options)
+
+
+def test_one_rank_is_one_process() -> None:
+    one, whole = plan(1), make_plan(10**6, 8, 1, SETTINGS)
+    assert one.seconds == pytest.approx(whole.seconds)
+    assert one.bytes_a_pass == 0
+    assert one.sending == 0.0
+    assert one.memory == pytest.approx(whole.memory, rel=0.01)  # but for the bits of tiles
+
+
+def test_work_is_shared_and_points_are_not() -> None:
+    one, many = plan(1), plan(64)
+    assert many.computing == pytest.approx(one.computing / 64)
+    points = 10**6 * 9 * 24
+    assert points < many.memory < one.memory
+    # Each sends its rows to all others, and each other one that one's: eight bytes a row, twice.
+    assert many.bytes_a_pass == pytest.approx(2 * 8 * 10**6 * 63 / 64)
+
+
+def test_a_slow_network_costs_what_it_sends() -> None:
+    slow = plan(64, bandwidth=1e6)
+    latency = slow.whole.passes * (MEETINGS + 2) * LATENCY
+    assert slow.sending == pytest.approx(slow.whole.passes * slow.bytes_a_pass / 1e6 + latency)
+    assert 0.0 < plan(64).share_sending < slow.share_sending < 1.0
+
+
+def test_a_hundred_million_rows() -> None:
+    """The entries of a pass grow with the square, what is sent does not: the larger, the better it scales."""
+    assert plan(64, 10**8).share_sending < plan(64, 10**6).share_sending
+    assert plan(64, 10**8).as_dict()["ranks"] == 64
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(InputError, match="`ranks` must be at least 1"):
+        plan(0)
+    with pytest.raises(InputError, match="`bandwidth` must be positive"):
+        plan(2, bandwidth=0.0)
