@@ -104,7 +104,7 @@ def preconditioned(n: int, recipe: Any) -> dict[str, Any]:
         "solve": built.solve(v),
         "whiten": built.whiten(v),
         "transposed": built.whiten(v, transposed=True),
-        "matmul": built.matmul(v) if hasattr(built, "matmul") else None,
+        "matmul": built.matmul(v),
         "log_determinant": built.log_determinant(),
     }
 

@@ -28,17 +28,22 @@ class SharedNeighbours:
         landmarks: (r,) rows, numbered among all.
         lower: C (r, r).
         explained: W' (m, r), zero where a row is a landmark.
-        factor: G (m, n), zero there too.
+        others: (n - r,) rows, in their order.
+        columns: (m, k) of G beside its diagonal, rows numbered among all, -1 for none.
+        entries: (m, k + 1) of G, the diagonal's last; zero where a row is a landmark.
+        factor: G (m, n) of these.
         log_pivots: Σ log G_ii, of all rows.
 
-    To apply it takes O(m (r + neighbours) t) time and two meetings of n t numbers, as a product does. It does
-    not multiply: that would take solves with G, one row after the other.
+    To apply it takes O(m (r + neighbours) t) time and two meetings of n t numbers, as a product does.
     """
 
     operator: ShardedKernel
     landmarks: Tensor
     lower: Tensor
     explained: Tensor
+    others: Tensor
+    columns: Tensor
+    entries: Tensor
     factor: SparseFactor
     log_pivots: float
     below: ClassVar[bool] = False
@@ -55,6 +60,17 @@ class SharedNeighbours:
         top, rest = self._whitened(v)
         return self._placed(top, rest)
 
+    def matmul(self, v: Tensor) -> Tensor:
+        """P v for v (m, t), float64: solves with G go through all rows, so that it is gathered then."""
+        v = v.double()
+        rest = self._placed(None, v)
+        top = self.lower.T @ self.operator.at(v, self.landmarks) + self.operator.gram(self.explained, rest)
+        whole, ordered = self._whole_factor(), self.operator.gathered(v)[self.others]
+        solved = v.new_zeros(self.operator.size, v.shape[1])
+        solved[self.others] = whole.solve(whole.solve(ordered, transposed=True))
+        back = torch.addmm(solved[self.operator.held], self.explained, top)
+        return self._placed(self.lower @ top, back)
+
     def log_determinant(self) -> float:
         """The logarithm of det P."""
         return 2.0 * (float(self.lower.diagonal().log().sum()) - self.log_pivots)
@@ -70,6 +86,17 @@ class SharedNeighbours:
         rest = self.operator.ranks.scattered(self.factor.multiply(rest, transposed=True))
         top = top - self.operator.gram(self.explained, rest)
         return self._placed(torch.linalg.solve_triangular(self.lower.T, top, upper=True), rest)
+
+    def _whole_factor(self) -> SparseFactor:
+        """G (n - r, n - r) of all rows, in their order."""
+        columns, entries = self.operator.gathered(self.columns), self.operator.gathered(self.entries)
+        places = torch.full((self.operator.size,), -1, device=columns.device)
+        places[self.others] = torch.arange(len(self.others), device=columns.device)
+        columns = torch.where(columns >= 0, places[columns.clamp_min(0)], -1)
+        summand = self.operator.summand
+        return summand.backend.sparse_factor(
+            columns[self.others], entries[self.others], threads=summand.threads
+        )
 
     def _placed(self, top: Tensor | None, rest: Tensor) -> Tensor:
         """Rows held here (m, t), those of landmarks replaced, by zeros where there is nothing else."""
@@ -121,7 +148,9 @@ def shared_neighbours(
     columns[own - held.start], values[own - held.start] = members, entries
     rows = SomeRows(torch.arange(held.start, held.stop, device=x.device), n)
     factor = summand.backend.sparse_factor(columns, values, threads=summand.threads, some=rows)
-    return SharedNeighbours(operator, landmarks, lower, explained, factor, log_pivots)
+    return SharedNeighbours(
+        operator, landmarks, lower, explained, others, columns, values, factor, log_pivots
+    )
 
 
 def _landmark_part(operator: ShardedKernel, landmarks: Tensor) -> tuple[Tensor, Tensor]:
