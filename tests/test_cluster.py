@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contracts.commands import flat, json_of, run
 
 from halfgp.cluster import LATENCY, MEETINGS, make_cluster_plan
 from halfgp.errors import InputError
@@ -15,8 +16,7 @@ SETTINGS = Settings().with_params(training__subset=0)
 
 @pytest.fixture(autouse=True)
 def _no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("planner", "cluster"):
-        monkeypatch.setattr(f"halfgp.{module}.entry_rate", lambda features, threads: RATE)
+    monkeypatch.setattr("halfgp.planner.entry_rate", lambda features, threads: RATE)
 
 
 def plan(ranks: int, rows: int = 10**6, **options: float):
@@ -51,6 +51,21 @@ def test_a_hundred_million_rows() -> None:
     """The entries of a pass grow with the square, what is sent does not: the larger, the better it scales."""
     assert plan(64, 10**8).share_sending < plan(64, 10**6).share_sending
     assert plan(64, 10**8).as_dict()["ranks"] == 64
+
+
+def test_what_is_dense_is_not_shared() -> None:
+    few = make_cluster_plan(2000, 8, 1, Settings(), ranks=64)
+    assert few.by_itself == few.whole.seconds
+    assert make_cluster_plan(10**5, 8, 1, Settings(), ranks=64).by_itself > 0.0
+
+
+def test_the_command() -> None:
+    told = json_of("plan", "--rows", "1e8", "--ranks", "64", "--memory-limit", "1000GB")
+    assert (told["rows"], told["ranks"], told["fits"]) == (10**8, 64, True)
+    assert told["bytes_a_pass"] > 0
+    assert "sent by a rank" in run("plan", "--rows", "1e6", "--ranks", "2", "--memory-limit", "1000GB").stdout
+    assert "must be a number from 1" in flat(run("plan", "--rows", "many", code=1).output)
+    assert "needs a table and its `--target`" in flat(run("plan", "--ranks", "2", code=1).output)
 
 
 def test_nonsense_is_refused() -> None:

@@ -11,7 +11,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from halfgp.errors import InputError
-from halfgp.planner import RESIDENT, Plan, entry_rate, make_plan, training_seconds, usable_memory
+from halfgp.planner import (
+    EVALUATION,
+    JUDGING,
+    RESIDENT,
+    SUBSET_EVALUATIONS,
+    Plan,
+    dense_seconds,
+    make_plan,
+    usable_memory,
+)
 from halfgp.settings import Settings, as_bytes
 
 BANDWIDTH = 1.25e9  # bytes a second and rank, of a network of 10 Gbit/s
@@ -32,9 +41,9 @@ class ClusterPlan:
         memory: bytes of a rank at its peak.
         memory_limit: bytes of a rank.
         bytes_a_pass: that a rank sends.
-        computing: seconds of all passes.
+        computing: seconds of all that is shared out, mostly of passes.
         sending: seconds of what they send, and of their meetings.
-        by_itself: seconds of what every rank does alone: training on parts of the rows.
+        by_itself: seconds of what every rank does alone: training on a subset of the rows.
     """
 
     whole: Plan
@@ -90,22 +99,29 @@ def make_cluster_plan(
     columns = targets + (settings.training.probes if settings.training.steps else 0)
     to_others = (ranks - 1) / ranks
     sent = 2 * 8 * rows * columns * to_others
-    computing = whole.passes * rows**2 / (entry_rate(features, settings.threads) * ranks)
+    by_itself = _by_itself(whole, settings)
     sending = whole.passes * (sent / bandwidth + (MEETINGS + 2) * LATENCY * (ranks > 1))
-    subset = min(settings.training.subset, rows)
-    by_itself = 0.0
-    if whole.method == "cg" and subset and settings.training.subset_iterations:
-        by_itself = training_seconds(subset, rows, features, settings.threads)
     return ClusterPlan(
         whole,
         ranks,
         _memory(whole, targets, columns, ranks),
         as_bytes(settings.memory_limit) or usable_memory(),
         round(sent),
-        computing,
+        (whole.seconds - by_itself) / ranks,
         sending,
         by_itself,
     )
+
+
+def _by_itself(whole: Plan, settings: Settings) -> float:
+    """Seconds of what is dense, and done by every rank alike."""
+    if whole.method == "cholesky":
+        return whole.seconds
+    subset = settings.training.subset if settings.training.subset_iterations else 0
+    if not 0 < subset < whole.rows:
+        return 0.0
+    evaluations = SUBSET_EVALUATIONS + JUDGING
+    return min(evaluations * EVALUATION * dense_seconds(subset, settings.threads), whole.seconds)
 
 
 def _memory(whole: Plan, targets: int, columns: int, ranks: int) -> int:
