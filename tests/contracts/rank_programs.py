@@ -115,8 +115,8 @@ def determinant(n: int, recipe: Any) -> float:
 
 FIT = {
     "method": "cg",
-    "training__subset": 150,
-    "training__subset_iterations": 4,
+    "training__subset": 80,
+    "training__subset_iterations": 3,
     "training__steps": 2,
     "training__probes": 4,
     "training__tol": 1e-6,

@@ -13,7 +13,7 @@ from contracts import rank_programs as programs
 from contracts.job import Job, job
 from torch import Tensor
 
-N = 301
+N = 151
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 4], ids=lambda count: f"{count} ranks")

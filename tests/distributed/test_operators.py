@@ -16,7 +16,7 @@ from halfgp.operators import Operator
 from halfgp.precision import DOUBLE, SINGLE
 from halfgp.selftest.checks import random
 
-N = 301  # no multiple of two, three or four
+N = 151  # no multiple of two, three or four
 
 
 @pytest.fixture(scope="module", params=[2, 3, 4], ids=lambda count: f"{count} ranks")
@@ -96,11 +96,11 @@ def test_a_product_sends_its_vectors_twice(ranks: Job) -> None:
 
 @pytest.mark.parametrize(
     "recipe",
-    [None, PivotedCholesky(30), SparseInverseCholesky(10, landmarks=8), AutomaticPreconditioner()],
+    [None, PivotedCholesky(12), SparseInverseCholesky(10, landmarks=8), AutomaticPreconditioner()],
     ids=repr,
 )
 def test_cg(ranks: Job, recipe: object) -> None:
-    options = {"tol": 1e-6}
+    options = {"tol": 1e-4}
     one = cg(whole(), random(N, 2, seed=1), preconditioner=recipe, **options)
     found = ranks.run(programs.solved, N, recipe, options)
     apart = joined([part[0] for part in found]) - one.solution
@@ -118,8 +118,8 @@ def test_cg(ranks: Job, recipe: object) -> None:
     "recipe",
     [
         *(
-            PivotedCholesky(30),
-            Nystrom(30),
+            PivotedCholesky(12),
+            Nystrom(12),
             SparseInverseCholesky(10),
             SparseInverseCholesky(10, landmarks=8),
         ),
@@ -149,13 +149,13 @@ def test_lanczos_and_determinants(ranks: Job) -> None:
     one = lanczos(whole(precision="double"), random(N, 1, seed=1), steps=8, precision="double")
     for found in ranks.run(programs.tridiagonal, N):
         agree(found, one.diagonal, 1e-9)
-    recipe = PivotedCholesky(30)
+    recipe = PivotedCholesky(12)
     value = determinant_of(whole(precision="double"), preconditioner=recipe, precision="double").value
     for number in ranks.run(programs.determinant, N, recipe):
         assert number == pytest.approx(value, rel=1e-4)
 
 
 def test_the_same_bits_again(ranks: Job) -> None:
-    first, second = (ranks.run(programs.solved, N, PivotedCholesky(30), {"tol": 1e-4}) for _ in range(2))
+    first, second = (ranks.run(programs.solved, N, PivotedCholesky(12), {"tol": 1e-4}) for _ in range(2))
     for a, b in zip(first, second, strict=True):
         assert torch.equal(a[0], b[0])
