@@ -96,13 +96,14 @@ class Ranks:
         for rank in range(self.count):
             of = self._of(rank, rows)
             packed[rank, :, : _size(of)] = partial[of].T
-        return _added(self._exchanged(packed))[:, : _size(self.held(rows))].T.to(partial)
+        mine = _added(self._exchanged(packed))[:, : _size(self.held(rows))]
+        return mine.to(partial).contiguous().T
 
     def of_first(self, values: Tensor) -> Tensor:
         """What the first rank brings, for all: a decision that each would come to by rounding of its own."""
         sent = values.detach().to(self._device).clone()
         with self._meeting(values.nbytes if self.is_first else 0):
-            dist.broadcast(sent, group=self._group, group_src=0)
+            dist.broadcast(sent, 0, group=self._group)  # all ranks are in it: the first is 0 everywhere
         return sent.to(values)
 
     def texts(self, mine: str) -> list[str]:
