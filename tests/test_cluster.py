@@ -6,7 +6,7 @@ import pytest
 from contracts.commands import flat, json_of, run
 
 from halfgp.cluster import LATENCY, MEETINGS, make_cluster_plan
-from halfgp.errors import InputError
+from halfgp.errors import InputError, MemoryLimitError
 from halfgp.planner import make_plan
 from halfgp.settings import Settings
 
@@ -51,6 +51,13 @@ def test_a_hundred_million_rows() -> None:
     """The entries of a pass grow with the square, what is sent does not: the larger, the better it scales."""
     assert plan(64, 10**8).share_sending < plan(64, 10**6).share_sending
     assert plan(64, 10**8).as_dict()["ranks"] == 64
+
+
+def test_too_little_memory_is_refused_with_a_remedy() -> None:
+    few = SETTINGS.with_params(memory_limit="1GB")
+    with pytest.raises(MemoryLimitError, match=r"on 4 ranks needs about .* start more ranks"):
+        make_cluster_plan(10**7, 8, 1, few, ranks=4).require()
+    make_cluster_plan(10**5, 8, 1, few, ranks=4).require()
 
 
 def test_what_is_dense_is_not_shared() -> None:

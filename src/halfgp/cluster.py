@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from halfgp.errors import InputError
+from halfgp.errors import InputError, MemoryLimitError
 from halfgp.planner import (
     EVALUATION,
     JUDGING,
@@ -69,6 +69,15 @@ class ClusterPlan:
     def share_sending(self) -> float:
         """Of the time."""
         return self.sending / self.seconds if self.seconds > 0.0 else 0.0
+
+    def require(self) -> None:
+        """Raise unless it fits."""
+        if not self.fits:
+            raise MemoryLimitError(
+                f"A fit of {self.whole.rows:,} rows with {self.whole.features} features on {self.ranks} ranks"
+                f" needs about {self.memory / 1e9:.2f} GB on each, and {self.memory_limit / 1e9:.2f} GB are"
+                " allowed. Raise `memory_limit`, start more ranks, or take fewer rows."
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

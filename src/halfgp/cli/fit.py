@@ -88,11 +88,12 @@ def run(
     """
     if checkpoint is not None and no_checkpoint:
         raise InputError("Give one of `--checkpoint` and `--no-checkpoint`.")
-    kept = None if no_checkpoint else checkpoint or output.with_name(output.name + ".checkpoint")
     if is_first():
         check_output(output, [data])
-        for path in () if kept is None else (kept, solve_path(kept)):
-            check_output(path, [data, output])
+    kept = None if no_checkpoint else checkpoint or output.with_name(output.name + ".checkpoint")
+    if kept is not None and is_first():
+        check_output(kept, [data, output])
+        check_output(solve_path(kept), [data, output])
     if threads is not None:
         torch.set_num_threads(threads)
     dialect = options.dialect(header, delimiter, decimal)

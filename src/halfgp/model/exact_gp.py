@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from halfgp.cluster import make_cluster_plan
 from halfgp.data import ArrayLike, as_levels, as_points
 from halfgp.distributed.agreement import environment, require_agreement
 from halfgp.distributed.heartbeat import Heartbeat
@@ -23,7 +24,7 @@ from halfgp.model.fitted import Fitted
 from halfgp.model.observations import Observations
 from halfgp.model.stages import compared, conditioning_of, training_of
 from halfgp.model.start import starting_point
-from halfgp.model.trend import trend_of
+from halfgp.model.trend import Trend, trend_of
 from halfgp.planner import Plan, choose_method, make_plan
 from halfgp.prediction import ExactPosterior, Posterior, condition
 from halfgp.priors import as_priors, check_names
@@ -88,32 +89,37 @@ class ExactGP:
         solve, and ends with the same bits. Its files stay until the model is saved. A fit that fails changes
         nothing here.
         """
-        ranks = ranks_here()
+        began, settings, ranks = time.perf_counter(), self.settings.check(), ranks_here()
         with Heartbeat(ranks):
-            self._fit(X, y, noise, Audience(callbacks), ranks)
+            require_agreement(ranks, {**environment(), **compared(settings)})
+            rows = Observations.of(X, y, noise, settings.device)
+            require_agreement(ranks, rows.fingerprints() if ranks is not None else {})
+            trend = trend_of(settings.mean, rows.points, rows.targets)
+            rows = rows.without(trend)
+            scales = rows.scales(settings)
+            self._fit(rows, trend, scales, Audience(callbacks), ranks, began)
         self.traffic = None if ranks is None else ranks.traffic.ended()
         return self
 
     def _fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        noise: ArrayLike | None,
+        rows: Observations,
+        trend: Trend | None,
+        scales: tuple[Standardisation, Standardisation],
         audience: Audience,
         ranks: Ranks | None,
+        began: float,
     ) -> None:
-        began = time.perf_counter()
-        settings = self.settings.check()
-        require_agreement(ranks, {**environment(), **compared(settings)})
-        rows = Observations.of(X, y, noise, settings.device)
-        require_agreement(ranks, rows.fingerprints() if ranks is not None else {})
-        trend = trend_of(settings.mean, rows.points, rows.targets)
-        rows = rows.without(trend)
-        x_scale, y_scale = rows.scales(settings)
+        """Learn from rows without their trend and condition on them, over ranks where there are some."""
+        settings, (x_scale, y_scale) = self.settings, scales
         problem = rows.problem(x_scale, y_scale, settings)
         if choose_method(settings.method, problem.rows) != "cholesky":  # which every rank does by itself
             problem = replace(problem, ranks=ranks)
-        self.plan(problem.x, targets=problem.y.shape[1]).require()
+        (n, d), q = problem.x.shape, problem.y.shape[1]
+        if ranks is None:
+            make_plan(n, d, q, settings).require()
+        else:
+            make_cluster_plan(n, d, q, settings, ranks=ranks.count).require()
         start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
         if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
