@@ -146,7 +146,7 @@ RECIPES["auto"] = RECIPES["pivoted_cholesky"]
 at = int(sys.argv.pop(1))
 seen = []
 
-def observe(self, iteration, residuals):
+def observe(self, iteration, *_):
     seen.append(iteration)
     if iteration == at:
         threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -167,7 +167,7 @@ def test_ctrl_c_in_the_final_solve_keeps_it(tmp_path: Path, monkeypatch: pytest.
     seen: list[int] = []
     monkeypatch.setattr("halfgp.training.run.ROUNDS", (1,))  # training is not what is ended
     monkeypatch.setitem(RECIPES, "auto", RECIPES["pivoted_cholesky"])  # whose solve is long enough for that
-    monkeypatch.setattr(Audience, "see_iteration", lambda self, iteration, _: seen.append(iteration))
+    monkeypatch.setattr(Audience, "see_iteration", lambda self, iteration, *_: seen.append(iteration))
     x, new = points(800), points(30, seed=9)
     names = dict(zip("abc", x.numpy().T, strict=True))
     write_table(tmp_path / "train.csv", {**names, "y": targets(x, noise=1e-6)[:, 0].numpy()})
