@@ -13,7 +13,7 @@ from torch import Tensor
 
 from halfgp import RBF, ExactGP, KernelOperator, PivotedCholesky, SparseInverseCholesky, cg
 
-N = 400
+N = 300
 
 
 @pytest.fixture
