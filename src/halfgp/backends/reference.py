@@ -23,26 +23,8 @@ from halfgp.truncation import EXACT, Truncation
 CHUNK_BYTES = 2**26  # of temporaries beside inputs and outputs
 
 
-@dataclass(frozen=True)
-class ReferenceBackend:
-    """Torch, chunked over rows; `threads` is torch's own number."""
-
-    name: str = "reference"
-
-    def bind(
-        self,
-        kernel: Kernel,
-        x1: Tensor,
-        x2: Tensor | None,
-        *,
-        precision: Precision,
-        store: bool,
-        threads: int | None,
-        truncation: Truncation = EXACT,
-        part: Part = WHOLE,
-    ) -> ReferenceMatrix:
-        """Scale and round the points; if `store`, also evaluate and round the entries."""
-        return ReferenceMatrix(kernel, x1, x2, precision, store, truncation, part)
+class NeighboursInTorch:
+    """What backends know of neighbours, in torch on the device of the rows."""
 
     def conditionals(
         self,
@@ -65,6 +47,28 @@ class ReferenceBackend:
     ) -> ReferenceSparseFactor:
         """In torch."""
         return ReferenceSparseFactor(columns, entries, some)
+
+
+@dataclass(frozen=True)
+class ReferenceBackend(NeighboursInTorch):
+    """Torch, chunked over rows; `threads` is torch's own number."""
+
+    name: str = "reference"
+
+    def bind(
+        self,
+        kernel: Kernel,
+        x1: Tensor,
+        x2: Tensor | None,
+        *,
+        precision: Precision,
+        store: bool,
+        threads: int | None,
+        truncation: Truncation = EXACT,
+        part: Part = WHOLE,
+    ) -> ReferenceMatrix:
+        """Scale and round the points; if `store`, also evaluate and round the entries."""
+        return ReferenceMatrix(kernel, x1, x2, precision, store, truncation, part)
 
 
 BACKEND = ReferenceBackend()

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
 from halfgp.backends.part import WHOLE, Part
-from halfgp.backends.reference import ReferenceMatrix
-from halfgp.backends.sparse_factor import ReferenceSparseFactor, SomeRows, SparseFactor
+from halfgp.backends.reference import NeighboursInTorch, ReferenceMatrix
 from halfgp.backends.triton.matrix import TritonMatrix
 from halfgp.backends.triton.tiles import INTERPRETED
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
-from halfgp.nearest import NearestSearch, nearest_by_looking
 from halfgp.precision import SINGLE, Precision
 from halfgp.truncation import EXACT, Truncation
 
@@ -22,7 +19,7 @@ __all__ = ["BACKEND", "INTERPRETED", "TritonBackend"]
 
 
 @dataclass(frozen=True)
-class TritonBackend:
+class TritonBackend(NeighboursInTorch):
     """Products on the tensor cores of a GPU.
 
     Attributes:
@@ -55,28 +52,6 @@ class TritonBackend:
         if self.fast and precision.is_sixteen_bit:
             precision = precision.with_entries(precision.inputs)
         return TritonMatrix(kernel, x1, x2, precision, truncation, self.fast, part)
-
-    def conditionals(
-        self,
-        kernel: Kernel,
-        of: Neighbourhoods,
-        *,
-        precision: Precision,
-        threads: int | None,
-        gradient: bool = False,
-    ) -> Conditionals:
-        """By batched factorisations in torch, in float64."""
-        return reference_conditionals(kernel, of, gradient)
-
-    def nearest(self, search: NearestSearch, k: int, *, threads: int | None) -> Tensor:
-        """By every distance, in chunks."""
-        return nearest_by_looking(search, k)
-
-    def sparse_factor(
-        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
-    ) -> SparseFactor:
-        """In torch."""
-        return ReferenceSparseFactor(columns, entries, some)
 
 
 BACKEND = TritonBackend()
