@@ -192,17 +192,19 @@ void find_nearest(const std::string& instruction_set, Table<const double> points
   run(threads, [&](const Execution& execution) { nearest(target, search, found.data(), execution); });
 }
 
-void bind_sparse_factor(nb::module_& m) {
-  nb::class_<SparseFactor>(m, "SparseFactor")
+template <class Entry>
+void bind_sparse_factor(nb::module_& m, const char* name) {
+  using Factor = SparseFactor<Entry>;
+  nb::class_<Factor>(m, name)
       .def("__init__",
-           [](SparseFactor* self, Table<const std::int64_t> columns, Table<const double> entries,
+           [](Factor* self, Table<const std::int64_t> columns, Table<const Entry> entries,
               std::optional<Vector<const std::int64_t>> rows, std::int64_t size) {
-             new (self) SparseFactor(columns.data(), entries.data(), static_cast<std::int64_t>(columns.shape(0)),
+             new (self) Factor(columns.data(), entries.data(), static_cast<std::int64_t>(columns.shape(0)),
                                      static_cast<int>(columns.shape(1)), rows ? rows->data() : nullptr, size);
            },
-           nb::arg("columns"), nb::arg("entries"), nb::arg("rows").none(), nb::arg("size"))
+           nb::arg("columns"), nb::arg("entries").noconvert(), nb::arg("rows").none(), nb::arg("size"))
       .def("multiply",
-           [](const SparseFactor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
+           [](const Factor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
              run(threads, [&](const Execution& execution) {
                const auto count = static_cast<int>(v.shape(1));
                if (transposed)
@@ -213,7 +215,7 @@ void bind_sparse_factor(nb::module_& m) {
            },
            nb::arg("v"), nb::arg("out").noconvert(), nb::arg("transposed"), nb::arg("threads"))
       .def("solve",
-           [](const SparseFactor& self, Table<double> v, bool transposed) {
+           [](const Factor& self, Table<double> v, bool transposed) {
              const nb::gil_scoped_release release;
              const auto count = static_cast<int>(v.shape(1));
              if (transposed)
@@ -259,7 +261,8 @@ NB_MODULE(_cpu, m) {
         nb::arg("threads"));
   m.def("nearest", &find_nearest, nb::arg("instruction_set"), nb::arg("points"), nb::arg("positions").none(), nb::arg("queries"),
         nb::arg("own"), nb::arg("found").noconvert(), nb::arg("threads"));
-  bind_sparse_factor(m);
+  bind_sparse_factor<float>(m, "SparseFactor32");
+  bind_sparse_factor<double>(m, "SparseFactor64");
   nb::class_<Points>(m, "Points");
   m.def("pack", &make_points, nb::arg("program"), nb::arg("single"), nb::arg("near"), nb::arg("features"));
 

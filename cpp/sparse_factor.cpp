@@ -8,7 +8,8 @@ namespace {
 constexpr std::int64_t kRows = 1024;  // of a task
 
 // out = sum of entries times rows of v.
-inline void combine(const double* entries, const std::int32_t* indices, std::int64_t size, const double* v, int count, double* out) {
+template <class Entry>
+inline void combine(const Entry* entries, const std::int32_t* indices, std::int64_t size, const double* v, int count, double* out) {
   if (count == 1) {  // four sums at once hide the latency of each
     double sums[4] = {0, 0, 0, 0};
     std::int64_t i = 0;
@@ -25,7 +26,8 @@ inline void combine(const double* entries, const std::int32_t* indices, std::int
   }
 }
 
-void combine_all(const std::vector<std::int64_t>& starts, const std::vector<std::int32_t>& indices, const std::vector<double>& entries,
+template <class Entry>
+void combine_all(const std::vector<std::int64_t>& starts, const std::vector<std::int32_t>& indices, const std::vector<Entry>& entries,
                  const double* v, int count, double* out, const Execution& execution) {
   const auto rows = static_cast<std::int64_t>(starts.size()) - 1;
   for_each_task((rows + kRows - 1) / kRows, execution, [&](std::int64_t task, int, const Check& check) {
@@ -39,12 +41,14 @@ void combine_all(const std::vector<std::int64_t>& starts, const std::vector<std:
 
 }  // namespace
 
-SparseFactor::SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width)
-    : SparseFactor(columns, entries, rows, width, nullptr, rows) {}
-
-SparseFactor::SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width, const std::int64_t* own,
-                           std::int64_t size)
+template <class Entry>
+SparseFactor<Entry>::SparseFactor(const std::int64_t* columns, const Entry* entries, std::int64_t rows, int width, const std::int64_t* own,
+                                  std::int64_t size)
     : rows_(rows), row_starts_(1), column_starts_(static_cast<std::size_t>(size) + 1) {
+  const std::int64_t present = rows + std::count_if(columns, columns + rows * width, [](std::int64_t column) { return column >= 0; });
+  columns_.reserve(static_cast<std::size_t>(present));  // as many as there are: growing would hold them twice
+  entries_.reserve(static_cast<std::size_t>(present));
+  row_starts_.reserve(static_cast<std::size_t>(rows) + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (int k = 0; k <= width; ++k) {
       const std::int64_t column = k < width ? columns[row * width + k] : own ? own[row] : row;
@@ -67,15 +71,18 @@ SparseFactor::SparseFactor(const std::int64_t* columns, const double* entries, s
     }
 }
 
-void SparseFactor::multiply(const double* v, int count, double* out, const Execution& execution) const {
+template <class Entry>
+void SparseFactor<Entry>::multiply(const double* v, int count, double* out, const Execution& execution) const {
   combine_all(row_starts_, columns_, entries_, v, count, out, execution);
 }
 
-void SparseFactor::multiply_transposed(const double* v, int count, double* out, const Execution& execution) const {
+template <class Entry>
+void SparseFactor<Entry>::multiply_transposed(const double* v, int count, double* out, const Execution& execution) const {
   combine_all(column_starts_, rows_of_, entries_by_column_, v, count, out, execution);
 }
 
-void SparseFactor::solve(double* v, int count) const {
+template <class Entry>
+void SparseFactor<Entry>::solve(double* v, int count) const {
   std::vector<double> sum(static_cast<std::size_t>(count));
   for (std::int64_t row = 0; row < rows_; ++row) {
     const std::int64_t from = row_starts_[static_cast<std::size_t>(row)], last = row_starts_[static_cast<std::size_t>(row) + 1] - 1;
@@ -85,7 +92,8 @@ void SparseFactor::solve(double* v, int count) const {
   }
 }
 
-void SparseFactor::solve_transposed(double* v, int count) const {
+template <class Entry>
+void SparseFactor<Entry>::solve_transposed(double* v, int count) const {
   std::vector<double> sum(static_cast<std::size_t>(count));
   for (std::int64_t row = rows_ - 1; row >= 0; --row) {
     const std::int64_t first = column_starts_[static_cast<std::size_t>(row)], size = column_starts_[static_cast<std::size_t>(row) + 1] - first;
@@ -94,5 +102,8 @@ void SparseFactor::solve_transposed(double* v, int count) const {
       v[row * count + c] = (v[row * count + c] - sum[static_cast<std::size_t>(c)]) / entries_by_column_[static_cast<std::size_t>(first)];
   }
 }
+
+template class SparseFactor<float>;
+template class SparseFactor<double>;
 
 }  // namespace halfgp

@@ -17,7 +17,7 @@ def backend(request):
     return get_backend(request.param, torch.device("cpu"))
 
 
-def entries():
+def entries(dtype=torch.float64):
     """Columns (n, k), some of them absent, entries (n, k + 1), and the dense matrix."""
     generator = torch.Generator().manual_seed(0)
     columns = torch.full((N, K), -1)
@@ -26,19 +26,21 @@ def entries():
         columns[row, : len(some)] = some
     values = torch.randn(N, K + 1, generator=generator, dtype=torch.float64)
     values[:, -1] = 2.0 + values[:, -1].abs()
+    values = values.to(dtype)
     dense = torch.zeros(N, N, dtype=torch.float64)
     for row in range(N):
         present = columns[row] >= 0
-        dense[row, columns[row][present]] = values[row, :-1][present]
+        dense[row, columns[row][present]] = values[row, :-1][present].double()
         dense[row, row] = values[row, -1]
     return columns, values, dense
 
 
 @pytest.mark.parametrize("t", [1, 4])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_products_and_solves_are_those_of_the_dense_matrix(backend, t, transposed, threads):
-    columns, values, dense = entries()
+@pytest.mark.parametrize(("threads", "dtype"), [(1, torch.float64), (3, torch.float64), (3, torch.float32)])
+def test_products_and_solves_are_those_of_the_dense_matrix(backend, t, transposed, threads, dtype):
+    """In double, whatever entries are held in."""
+    columns, values, dense = entries(dtype)
     factor = backend.sparse_factor(columns, values, threads=threads)
     matrix = dense.T if transposed else dense
     v = torch.randn(N, t, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -7,10 +7,14 @@ import torch
 
 from halfgp import RBF, KernelOperator, Linear, Matern, Periodic, SparseInverseCholesky, White, cg
 from halfgp.errors import InputError
-from halfgp.operators.adapters import DenseOperator
-from halfgp.precision import DOUBLE, Precision
+from halfgp.model.stages import conditioning_of
+from halfgp.operators.adapters import DenseOperator, as_operator
+from halfgp.precision import DOUBLE, SINGLE, Precision
 from halfgp.preconditioners import AutomaticPreconditioner, LandmarksAndNeighbours, LowRankPlusNoise
 from halfgp.preconditioners import PivotedCholesky as LowRank
+from halfgp.preconditioners.automatic import FEWEST, NEIGHBOURS, ROUNDED, entries_in
+from halfgp.preconditioners.pattern import Pattern
+from halfgp.settings import Settings
 from halfgp.solvers import log_determinant
 
 N = 120
@@ -172,3 +176,28 @@ def test_automatic_has_low_rank_for_a_matrix_that_does_not_know_its_points():
     dense = operator(Matern(0.5, lengthscale=0.1), n=200, noise=1e-2).to_dense()
     rows_alone = RowsAlone(torch.as_tensor(dense), Precision.resolve("double"))
     assert isinstance(AutomaticPreconditioner().build(rows_alone), LowRankPlusNoise)
+
+
+def test_automatic_holds_entries_in_single_where_that_does_not_show():
+    """P of rounded entries whitens A as that of exact ones does, whatever the noise."""
+    for noise, held in ((1e-3, SINGLE), (1e-12, DOUBLE)):
+        matrix = operator(Matern(0.5, lengthscale=0.1), n=600, noise=noise)
+        source = as_operator(matrix)
+        assert entries_in(source, source.variances()) is held
+        built = AutomaticPreconditioner().build(matrix)
+        assert isinstance(built, LandmarksAndNeighbours)
+        dense = torch.as_tensor(matrix.to_dense()).double()
+        whitened = built.whiten(built.whiten(dense).T.contiguous()).diagonal()
+        assert float((whitened - 1.0).abs().max()) <= ROUNDED
+
+
+@pytest.mark.parametrize(("memory", "wanted"), [(2**30, NEIGHBOURS), (28 * 20 * 1000, 20), (0, FEWEST)])
+def test_automatic_has_as_many_neighbours_as_memory_allows(memory, wanted, monkeypatch):
+    found = []
+    around = Pattern.around.__func__
+    monkeypatch.setattr(Pattern, "around", classmethod(lambda *a: found.append(a[3]) or around(*a)))
+    rough = operator(Matern(0.5, lengthscale=0.1), n=1000, noise=1e-4)
+    AutomaticPreconditioner(memory=memory).build(rough)
+    assert found == [wanted]
+    conditioning = conditioning_of(Settings(memory_limit=4 * memory or 1), "cg", 1000)
+    assert conditioning.recipe == AutomaticPreconditioner(memory=memory)

@@ -136,5 +136,6 @@ class Backend(Protocol):
     ) -> SparseFactor:
         """The lower triangular matrix of entries (n, k + 1), the diagonal's last, in columns (n, k).
 
-        Or some rows of it, of as many entries and columns, -1 for none, among all n.
+        Entries are float32 or float64, and held so; what is computed with them is in double. Or some rows of
+        it, of as many entries and columns, -1 for none, among all n.
         """

@@ -21,7 +21,6 @@ def engine_conditionals(
     r, k = of.members.shape
     residuals = of.targets.new_empty(r, of.targets.shape[1])
     deviations, factor = of.targets.new_empty(r), of.targets.new_empty(r, k + 1)
-    group = torch.cat([of.members, of.rows[:, None]], dim=1)
     by_members = of.targets.new_empty(r, k + 1) if gradient else None
     explained = None if of.explained is None else _padded(of.explained)
     single = single and explained is None  # what landmarks leave is lost in single
@@ -40,7 +39,7 @@ def engine_conditionals(
         program = kernel.detached().program()
         run(program, [None] * len(program.leaves))
         return Conditionals(residuals, deviations, factor)
-    scalars = []
+    scalars, group = [], torch.cat([of.members, of.rows[:, None]], dim=1)
 
     def pass_over(program: Program, points: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """The program's tensors and the gradient in each."""

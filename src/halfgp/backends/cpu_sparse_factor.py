@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from halfgp import _cpu
@@ -14,7 +15,8 @@ class CpuSparseFactor:
     def __init__(self, columns: Tensor, entries: Tensor, threads: int, some: SomeRows | None = None) -> None:
         rows = None if some is None else some.rows.contiguous()
         self._shape = len(columns), len(columns) if some is None else some.of
-        self._factor = _cpu.SparseFactor(columns.contiguous(), entries.contiguous(), rows, self._shape[1])
+        kind = _cpu.SparseFactor32 if entries.dtype == torch.float32 else _cpu.SparseFactor64
+        self._factor = kind(columns.contiguous(), entries.contiguous(), rows, self._shape[1])
         self._threads = threads
 
     def multiply(self, v: Tensor, transposed: bool = False) -> Tensor:

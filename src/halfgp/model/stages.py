@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from halfgp.planner import final_rank, preconditioner_bytes
-from halfgp.preconditioners.automatic import landmarks_within
+from halfgp.preconditioners import AutomaticPreconditioner
 from halfgp.prediction import Conditioning
 from halfgp.settings import Settings, as_bytes
 from halfgp.training import Training
@@ -30,13 +32,14 @@ def compared(settings: Settings) -> dict[str, str]:
 
 def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool = False) -> Conditioning:
     """What of the settings is about the last solve and variances."""
-    # The automatic preconditioner has a rule of its own for its rank, but for what memory allows.
+    # The automatic preconditioner has a rule of its own, but for what memory allows.
     limit, by_rule = as_bytes(settings.memory_limit), settings.solve.preconditioner == "auto"
-    allowed = None if limit is None else landmarks_within(rows, preconditioner_bytes(limit))
-    rank = allowed if by_rule else final_rank(rows, limit)
+    recipe = training_of(settings).recipe(None if by_rule else final_rank(rows, limit))
+    if isinstance(recipe, AutomaticPreconditioner):
+        recipe = replace(recipe, memory=preconditioner_bytes(limit))
     return Conditioning(
         method=method,
-        recipe=training_of(settings).recipe(rank),
+        recipe=recipe,
         variance=settings.variances.method,
         neighbours=settings.variances.neighbours,
         seed=settings.random_state,

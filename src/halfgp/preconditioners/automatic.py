@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from halfgp.operators import ShardedKernel, as_operator
+from torch import Tensor
+
+from halfgp.operators import Operator, ShardedKernel, as_operator
 from halfgp.operators.bound import BoundKernel
+from halfgp.precision import DOUBLE, SINGLE, Format
 from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank, check_count, check_rank
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
 from halfgp.preconditioners.pattern import Pattern
@@ -14,10 +17,11 @@ from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
-NEIGHBOURS = 50
+NEIGHBOURS, FEWEST = 50, 8  # of a row; at least, where memory is short
 ENOUGH = 0.1  # of the noise: what low rank leaves of rows' variances, and more of it would not repay
+ROUNDED = 0.01  # of a row's variance, which is 1 where it is whitened
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
-BYTES_OF_NEIGHBOURS = 64 * NEIGHBOURS  # of a row: members, entries, and the factor by rows and by columns
+BYTES_OF_NEIGHBOUR = 28  # of a row: who it is, its entry, and both in the factor by rows and by columns
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class AutomaticPreconditioner:
 
     Attributes:
         rank: of low rank, or landmarks, instead of those; None for them.
-        neighbours: of rows that are no landmarks.
+        neighbours: of rows that are no landmarks, at most, as far as memory goes.
         seed: of their order.
         memory: bytes that it may take.
 
@@ -62,14 +66,22 @@ class AutomaticPreconditioner:
             if excess(found) > ENOUGH and most > first:
                 found = partial_cholesky(source, most, None, rule, floor_of_noise=True, earlier=found)
             return found.low_rank_plus_noise()
+        neighbours = min(self.neighbours, neighbours_within(n, self.memory))
         if isinstance(source, ShardedKernel):
-            return shared_neighbours(source, found.pivots, self.neighbours, self.seed)
-        return conditioned_on(source, Pattern.around(source, found.pivots, self.neighbours, self.seed))
+            kept = entries_in(source, source.summand.variances())
+            return shared_neighbours(source, found.pivots, neighbours, self.seed, kept)
+        pattern = Pattern.around(source, found.pivots, neighbours, self.seed)
+        return conditioned_on(source, pattern, entries_in(source, source.variances()))
+
+
+def neighbours_within(n: int, memory: int) -> int:
+    """How many neighbours a row may have, of n rows with so many bytes; some are better than none."""
+    return max(FEWEST, min(NEIGHBOURS, memory // (BYTES_OF_NEIGHBOUR * max(n, 1))))
 
 
 def landmarks_within(n: int, memory: int) -> int:
     """How many landmarks of n rows fit into so many bytes beside neighbours; whole vectors of the engine."""
-    left = max(memory - BYTES_OF_NEIGHBOURS * n, 0)
+    left = max(memory - BYTES_OF_NEIGHBOUR * neighbours_within(n, memory) * n, 0)
     count = automatic_rank(n, left // 2)  # held twice while they are built
     return max(count - count % 8, min(n, 8))
 
@@ -87,3 +99,13 @@ def expected(found: PartialCholesky, rank: int) -> float:
         return excess(found)
     fall = float(found.traces[-1] / found.traces[k // 2 - 1])  # over one doubling
     return excess(found) * math.pow(fall, math.log2(rank / k))
+
+
+def entries_in(operator: Operator, variances: Tensor) -> Format:
+    """The format of the entries of G: single, unless its rounding would show in G A G', whose diagonal is 1.
+
+    A row g of G has g'A g = 1, and so |g|² is at most the inverse of the least noise. Rounded it is e away,
+    |e| <= eps |g|, and e'A e is at most |e|² times the trace of A, with variances (n,) on its diagonal.
+    """
+    rounded = SINGLE.eps**2 * float(variances.sum())
+    return SINGLE if rounded < ROUNDED * operator.least_nugget else DOUBLE

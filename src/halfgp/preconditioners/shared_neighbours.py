@@ -13,7 +13,7 @@ from halfgp.backends.sparse_factor import SomeRows, SparseFactor
 from halfgp.errors import InputError
 from halfgp.nearest import NearestSearch, metric
 from halfgp.operators.sharded import ShardedKernel
-from halfgp.precision import Precision
+from halfgp.precision import DOUBLE, Format, Precision
 from halfgp.preconditioners.pattern import in_order
 
 INDEFINITE = "A is not positive definite in double: give the operator a larger `noise`."
@@ -109,9 +109,11 @@ class SharedNeighbours:
 
 @torch.no_grad()
 def shared_neighbours(
-    operator: ShardedKernel, landmarks: Tensor, neighbours: int, seed: int
+    operator: ShardedKernel, landmarks: Tensor, neighbours: int, seed: int, entries_in: Format = DOUBLE
 ) -> SharedNeighbours:
     """Condition on landmarks (r,), then every other row held here on its neighbours among all.
+
+    The factor is held in a format.
 
     While it is built, what landmarks explain of all rows, 8 n r bytes, is on every rank: neighbours are.
 
@@ -142,7 +144,8 @@ def shared_neighbours(
     members[failed] = -1
     entries[failed] = 0.0
     entries[failed, -1] = left[failed].rsqrt()
-    log_pivots = float(operator.total(entries[:, -1].log().sum()))
+    entries = entries.to(entries_in.dtype)  # as it is held
+    log_pivots = float(operator.total(entries[:, -1].double().log().sum()))
     columns = members.new_full((operator.rows_held, k), -1)
     values = entries.new_zeros(operator.rows_held, k + 1)
     columns[own - held.start], values[own - held.start] = members, entries

@@ -14,14 +14,15 @@ from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.errors import InputError
 from halfgp.operators import Operator, ShardedKernel, as_operator
 from halfgp.operators.bound import BoundKernel
-from halfgp.precision import Precision
+from halfgp.precision import DOUBLE, Format, Precision
 from halfgp.preconditioners.base import check_count
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
 from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
 
-CHUNK = 4096  # rows at a time
+CHUNK = 4096  # rows at a time, of all landmarks
+CONDITIONED = 2**17  # rows at a time, of their neighbours
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,10 @@ class LandmarksAndNeighbours:
 
 
 @torch.no_grad()
-def conditioned_on(operator: BoundKernel, pattern: Pattern) -> LandmarksAndNeighbours:
-    """Condition on landmarks, then every other row on its neighbours.
+def conditioned_on(
+    operator: BoundKernel, pattern: Pattern, entries_in: Format = DOUBLE
+) -> LandmarksAndNeighbours:
+    """Condition on landmarks, then every other row on its neighbours; the factor is held in a format.
 
     A row whose neighbourhood is not positive definite in double, as where rows repeat and the noise is tiny,
     is given the landmarks alone.
@@ -174,22 +177,23 @@ def conditioned_on(operator: BoundKernel, pattern: Pattern) -> LandmarksAndNeigh
     x, engine, landmarks, others = operator.x1.double(), operator.backend, pattern.landmarks, pattern.others
     members, rows = pattern.members, torch.arange(len(others), device=x.device)
     lower, explained = _landmark_part(operator, landmarks, others)
-    diagonal = operator.variances()[others]
-    none = diagonal.new_empty(len(others), 0)
-    of = Neighbourhoods(x[others], rows, members, diagonal, none, explained)
-    double = Precision.resolve("double")
-    found = engine.conditionals(operator.kernel, of, precision=double, threads=operator.threads)
-    entries = found.factor
-    failed = ~entries.isfinite().all(dim=1)
-    if bool(failed.any()):
-        left = diagonal[failed] - explained[failed].square().sum(dim=1)
-        if not bool((left > 0).all()):
-            raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
-        members = members.masked_fill(failed[:, None], -1)
-        entries[failed] = 0.0
-        entries[failed, -1] = left.rsqrt()
+    points, diagonal = x[others], operator.variances()[others]
+    none, double = diagonal.new_empty(len(others), 0), Precision.resolve("double")
+    entries = torch.empty(len(others), members.shape[1] + 1, dtype=entries_in.dtype, device=x.device)
+    for some in torch.split(rows, CONDITIONED) if len(rows) else ():
+        of = Neighbourhoods(points, some, members[some], diagonal, none, explained)
+        found = engine.conditionals(operator.kernel, of, precision=double, threads=operator.threads).factor
+        failed = ~found.isfinite().all(dim=1)
+        if bool(failed.any()):
+            left = diagonal[some[failed]] - explained[some[failed]].square().sum(dim=1)
+            if not bool((left > 0).all()):
+                raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
+            members = members.index_fill(0, some[failed], -1)
+            found[failed] = 0.0
+            found[failed, -1] = left.rsqrt()
+        entries[some] = found.to(entries.dtype)  # as it is held
     factor = engine.sparse_factor(members, entries, threads=operator.threads)
-    log_pivots = float(entries[:, -1].log().sum())
+    log_pivots = float(entries[:, -1].double().log().sum())
     return LandmarksAndNeighbours(landmarks, others, lower, explained, factor, log_pivots, operator.gram)
 
 
