@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from halfgp.backends import available
 from halfgp.backends.reference import BACKEND as REFERENCE
 from halfgp.kernels import RBF, Constant, Linear
-from halfgp.nearest import NearestSearch, metric
+from halfgp.nearest import NearestSearch, along_a_curve, metric
 
 BACKENDS = {"reference": REFERENCE}
 if "cpu" in available():
@@ -108,3 +108,21 @@ def test_every_kernel_has_a_metric(kernel, features):
 def test_linear_parts_do_not_move_a_metric_that_stationary_ones_make():
     x = coordinates(4, 3)
     assert torch.equal(metric(RBF() + Linear(), x), metric(RBF(), x))
+
+
+@pytest.mark.parametrize("f", [1, 2, 3, 9])
+def test_along_a_curve_near_points_are_together(f):
+    z = coordinates(1000, f)
+    z[:, 0] *= 1e4  # one feature is far wider than others, as where lengthscales differ
+    order = along_a_curve(z)
+    assert torch.equal(order.sort().values, torch.arange(1000))
+
+    def steps(points):
+        return float((points[1:] - points[:-1]).norm(dim=1).mean())
+
+    assert steps(z[order]) < 0.02 * steps(z)
+
+
+@pytest.mark.parametrize("z", [torch.zeros(5, 2), torch.zeros(1, 3), torch.zeros(0, 2), torch.zeros(4, 0)])
+def test_points_that_are_nowhere_apart_keep_their_order(z):
+    assert torch.equal(along_a_curve(z.double()), torch.arange(len(z)))

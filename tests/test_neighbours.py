@@ -166,3 +166,43 @@ def test_where_rows_are_sparse_beside_dense_ones_no_deviation_is_too_small(kerne
     exact = Textbook(hyperparameters, x, targets(x)).covariance(new).diagonal()
     found, _ = local(hyperparameters, None, x)(new)
     assert bool((found >= exact - ROUND_OFF).all())
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_variances_given_as_many_rows_as_there_are_are_exact(fixed, monkeypatch):
+    """Copies among them; and given fewer they are larger."""
+    x = torch.cat([points(N), points(30)])
+    noise = torch.linspace(0.1, 0.3, len(x), dtype=torch.float64) if fixed else None
+    hyperparameters, rows = (
+        at(KERNELS["sum"], noise=None if fixed else 0.1),
+        torch.tensor([3, 77, len(x) - 1]),
+    )
+    book = Textbook(hyperparameters, x, targets(x), noise)
+    found = LocalPosterior.build(Problem(x, targets(x), noise), hyperparameters, 8)
+    exact = 1.0 / torch.linalg.inv(book.matrix).diagonal()[rows]
+    torch.testing.assert_close(found.given_many(rows), exact, rtol=0, atol=1e3 * ROUND_OFF)
+    monkeypatch.setattr("halfgp.neighbours.MANY", 4)
+    few = replace(found, landmarks=found.landmarks[:2])
+    assert bool((few.given_many(rows) > exact).all())
+
+
+def test_a_variance_whose_factor_cannot_be_had_is_not_a_number_to_rely_on():
+    x = torch.zeros(40, 1, dtype=torch.float64)
+    x[:3, 0] = torch.tensor([0.0, 1.0, 2.0])
+    found = local(at(RBF(1.0), noise=1e-3), 5, x)
+    nothing = replace(found.sites, of_rows=torch.zeros(40, dtype=torch.float64))
+    assert float(replace(found, sites=nothing).given_many(torch.tensor([1]))) == torch.inf
+
+
+def test_one_search_serves_many_chunks(monkeypatch):
+    """It grows a tree of all rows: one for each chunk was half of the time of predictions."""
+    hyperparameters = at(KERNELS["sum"], noise=0.1)
+    found = local(hyperparameters, 10)
+    monkeypatch.setattr("halfgp.neighbours.LOCAL_BYTES", 16 * 11 * (len(found.landmarks) + 1) * 3)
+    searches, chunks = [], []
+    nearest, given = LocalPosterior._nearest, LocalPosterior._given
+    monkeypatch.setattr(LocalPosterior, "_nearest", lambda *a: searches.append(a) or nearest(*a))
+    monkeypatch.setattr(LocalPosterior, "_given", lambda *a, **k: chunks.append(a) or given(*a, **k))
+    found.variances(NEW)
+    assert len(chunks) > 10
+    assert len(searches) == 1

@@ -15,11 +15,8 @@ from halfgp.preconditioners import AutomaticPreconditioner, Preconditioner, Prec
 from halfgp.prediction.factor import CholeskyFactor
 from halfgp.prediction.lazy import Lazy, lazy
 from halfgp.problem import Problem
-from halfgp.solvers import cg
 
 SAMPLED_ROWS = 64  # that tell how entries are rounded
-DIAGONAL_ERROR = 0.01  # of an entry of the inverse's diagonal
-LOOSE = 0.5  # relative residual of a solve that ends by its error
 FORMATS = {"double factor": torch.float64, "single factor": torch.float32}
 
 
@@ -105,31 +102,6 @@ class Equations(Lazy):
         problem = self.problem if backend is None else replace(self.problem, backend=backend)
         cross = problem.cross(self.hyperparameters, x, precision, problem.held)
         return self.operator.total(torch.as_tensor(cross @ w).double())
-
-    def inverse_diagonal(self, rows: Tensor, variances: Tensor, max_iterations: int) -> Tensor:
-        """Entries (p,) of the diagonal of (K + noise)^-1 at rows (p,), from solves.
-
-        With a solution x that leaves r of a unit vector, x at its row plus x'r is too small by the square of
-        the error's norm: so a loose solve will do, to `DIAGONAL_ERROR` of the entry.
-
-        Args:
-            rows: which.
-            variances: (p,) the inverses of the entries, roughly.
-            max_iterations: of the solve.
-        """
-        own = torch.arange(self.problem.rows, device=self.problem.x.device)[self.problem.held]
-        unit = (own[:, None] == rows).double()
-        result = cg(
-            self.operator,
-            unit,
-            preconditioner=self.preconditioner,
-            tol=LOOSE,
-            error_tol=(DIAGONAL_ERROR / (variances * self.problem.rows)).sqrt().tolist(),
-            max_iterations=max_iterations,
-            warn=False,  # what is too small is an inverse of what is then too large
-        )
-        x, r = torch.as_tensor(result.solution), torch.as_tensor(result.residual)
-        return self.operator.at(x, rows).diagonal() + self.operator.dot(x, r)
 
     def forget(self) -> None:
         """Let go of the factor and of what was made of it; they would be built again."""

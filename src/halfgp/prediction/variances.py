@@ -16,7 +16,6 @@ from halfgp.prediction.residuals import LeftOut
 CHUNK_BYTES = 2**28
 SAMPLED_ROWS = 64  # that tell how coordinates are rounded
 SHARE_ROWS = 8  # whose exact variances tell how large local ones are
-SHARE_ITERATIONS = 40  # of their solves; one that ends early takes exact variances for larger
 VARIANCE_ERROR = 12.0  # units of rounding: three times what was found, with noise from 1e-5 to 0.1
 
 
@@ -99,13 +98,15 @@ class Variances(Lazy):
 
     @lazy
     def share(self) -> float:
-        """Of local variances that exact ones are, from a few rows: it differs little from one to another."""
+        """Of local variances that exact ones are, from a few rows: it differs little from one to another.
+
+        Exact ones are taken for those given thousands of rows, which are never too small either.
+        """
         if self.equations.factor is not None:
             return 1.0
         rows = self.equations.problem.some_rows(SHARE_ROWS, 0)
         variances = self.left_out(rows).variances
-        diagonal = self.equations.inverse_diagonal(rows, variances, SHARE_ITERATIONS)
-        return min(float((1.0 / (diagonal * variances)).mean()), 1.0)
+        return float((torch.minimum(self.local.given_many(rows), variances) / variances).mean())
 
     def noise(self, rows: Tensor) -> Tensor:
         """Variances (m,) on the diagonal beside the kernel's."""
