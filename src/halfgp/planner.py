@@ -20,7 +20,12 @@ from halfgp.likelihood.traces.neighbours import NEIGHBOURS as TRACE_NEIGHBOURS
 from halfgp.memory import physical_memory
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
-from halfgp.preconditioners.automatic import BYTES_OF_NEIGHBOURS, landmarks_within
+from halfgp.preconditioners.automatic import (
+    BYTES_OF_NEIGHBOUR,
+    NEIGHBOURS,
+    landmarks_within,
+    neighbours_within,
+)
 from halfgp.preconditioners.base import MEMORY as PRECONDITIONER_BYTES
 from halfgp.preconditioners.base import automatic_rank
 from halfgp.settings import Settings, as_bytes
@@ -33,12 +38,16 @@ DOUBLE_ROWS = 6000  # up to so many rows a dense factor in double takes a second
 FACTOR_ROWS = 10_000  # beyond, a dense factor for the variances takes longer than everything else
 FACTOR_BYTES = 2**32  # memory for it without a `memory_limit`
 ITERATIONS = 40  # of a solve, as on the real sets at the tolerances of the defaults
-RESIDENT = 380 * 10**6  # of Python with torch and what else is imported, before any rows
+RESIDENT = 430 * 10**6  # of Python with torch and what else is imported, before any rows
 LOCAL_LANDMARKS = 256  # of local variances, at most
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
-FINAL_ITERATIONS = 105  # of the last solve, to a tolerance that deviations set, and of those for deviations
-FINAL_IN_FEW = 25  # the same where features are few, and neighbours say nearly all
-BUILDING = 8  # passes that a preconditioner takes to build
+FINAL_ITERATIONS = 80  # of the last solve, to a tolerance that deviations set: 28 on protein, 109 on kin40k
+# Where features are few, neighbours say nearly all: fewer passes, half of them in double, over those pairs of
+# rows that are within the kernel's reach.
+FINAL_IN_FEW, LIVE_IN_FEW = 20, 0.08
+BUILDING = (
+    8  # passes that a preconditioner takes to build; in few features a row takes as long as in training
+)
 STEP_ITERATIONS = 25  # of a solve for a gradient on all rows
 BLOCK = 1.7  # passes that a product with some columns takes, beside one
 EVALUATIONS = 30  # of the likelihood in the exact stage
@@ -59,7 +68,7 @@ EVALUATION = 1.4  # in units of its factor and inverse: the rest is the kernel a
 # Of the time of dense algebra with its size: larger matrices come nearer to the machine's peak.
 GROWTH_OF_INVERSE, GROWTH_OF_FACTOR = 2.5, 2.7
 FACTOR = {torch.float64: 2.5, torch.float32: 1.6}  # in units of it, with the solves that follow
-CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 1024, 256
+CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 2048, 2048
 
 
 @dataclass(frozen=True)
@@ -177,12 +186,18 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             rank = automatic_rank(rows, PRECONDITIONER_BYTES) if given is None else given
             solve = solve_bytes(rows, targets + settings.training.probes, iterations, rank)
             memory = max(memory, solve + TRACE_BYTES * rows * neighbours)
+        few, a_pass = features <= FEW_FEATURES, rows**2 / entry_rate(features, settings.threads)
+        building = BUILDING * a_pass
+        if few:
+            building = rows * neighbour_seconds(features, settings.threads, NEIGHBOURS)
+            a_pass *= LIVE_IN_FEW
+        a_step = iterations * BLOCK * a_pass + building
         # With a factor, a product or two tell how exact it is.
-        needed_passes = FINAL_IN_FEW if features <= FEW_FEATURES else FINAL_ITERATIONS
-        final = needed_passes + BUILDING if variance == "local" else 2
-        a_step, a_pass = iterations * BLOCK + BUILDING, rows**2 / entry_rate(features, settings.threads)
+        final, seconds = 2, steps * a_step
+        if variance == "local":
+            final, seconds = FINAL_IN_FEW if few else FINAL_ITERATIONS, seconds + building
         passes = round(steps * (iterations + 1)) + final
-        seconds = (steps * a_step + final) * a_pass
+        seconds += final * a_pass
         if neighbours:
             a_row = neighbour_seconds(features, settings.threads, neighbours)
             seconds += steps * rows * a_row
@@ -195,8 +210,9 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             seconds += FACTOR[kind] * factor_seconds(rows, kind, settings.threads)
         else:
             if settings.solve.preconditioner == "auto" and settings.solve.rank is None:
-                landmarks = landmarks_within(rows, preconditioner_bytes(limit))
-                built = rows * (16 * landmarks + BYTES_OF_NEIGHBOURS)
+                room = preconditioner_bytes(limit)
+                landmarks, near = landmarks_within(rows, room), neighbours_within(rows, room)
+                built = rows * (16 * landmarks + BYTES_OF_NEIGHBOUR * near)
                 needed = solve_bytes(rows, targets, ITERATIONS, 0) + built
             else:
                 rank = final_rank(rows, limit) if settings.solve.rank is None else settings.solve.rank

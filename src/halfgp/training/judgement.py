@@ -11,7 +11,8 @@ from torch import Tensor
 from halfgp.backends import get_backend
 from halfgp.backends.conditionals import Neighbourhoods
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.nearest import NearestSearch, metric
+from halfgp.nearest import NearestSearch, along_a_curve, metric
+from halfgp.planner import LOCAL_BYTES
 from halfgp.precision import Precision
 from halfgp.problem import Problem
 
@@ -105,8 +106,21 @@ class _Conditioned:
 
     @torch.no_grad()
     def rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Residuals over deviations (m, q), and deviations (m,), of rows given landmarks and neighbours."""
-        group = torch.cat([self._neighbours(rows), rows[:, None]], dim=1)
+        """Residuals over deviations (m, q), and deviations (m,), of rows given landmarks and neighbours.
+
+        So many at a time: of each, its neighbours and what landmarks explain of them. Rows that are near one
+        another come together, and have most neighbours in common.
+        """
+        near, order = self._neighbours(rows), along_a_curve(self._metric[rows])
+        size = max(1, LOCAL_BYTES // (16 * (near.shape[1] + 1) * (len(self._landmarks) + 1)))
+        residuals, deviations = self._centred[rows], self._diagonal[rows]  # of their shapes
+        for some in torch.split(order, size) if len(order) else ():
+            residuals[some], deviations[some] = self._some_rows(rows[some], near[some])
+        return residuals, deviations
+
+    def _some_rows(self, rows: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of rows (m,) with neighbours (m, k), all at once."""
+        group = torch.cat([near, rows[:, None]], dim=1)
         used, at = torch.unique(group, return_inverse=True)
         explained = torch.linalg.solve_triangular(self._lower, self._covariances(used), upper=False).T
         of = Neighbourhoods(
