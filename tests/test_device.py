@@ -57,7 +57,7 @@ def test_a_fit_by_a_factor_moves_nothing_of_the_size_of_the_rows_and_predicts_th
 
 
 BY_PRODUCTS: dict[str, dict[str, Any]] = {
-    "of a subset": {"training__subset": 100},
+    "of a subset": {"training__subset": 100, "training__subset_iterations": 5},
     "of all rows": {"training__subset": 0, "training__steps": 2},
 }
 

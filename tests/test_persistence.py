@@ -623,7 +623,7 @@ def write(version):
     write_file(path, "checkpoint", {"version": version}, {"x": torch.full((100_000,), version)})
 
 write(0)
-for attempt in range(40):
+for attempt in range(20):
     heard, told = os.pipe()
     child = os.fork()  # torch is imported once, for all children
     if child == 0:
@@ -649,7 +649,7 @@ def test_a_killed_writer_leaves_a_complete_file(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED_WRITER, str(tmp_path / "c")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) == 40  # every one of them did write
+    assert int(result.stdout) == 20  # every one of them did write
 
 
 # ----------------------------------------------------------------------------- fields and fingerprints
@@ -679,17 +679,15 @@ def test_a_fingerprint_is_the_same_in_every_process() -> None:
         "import torch; from halfgp.persistence import fingerprint;"
         " print(fingerprint(torch.arange(3), {'b': 1, 'a': [0.1]}))"
     )
-    lines = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
-    assert lines == {fingerprint(torch.arange(3), {"a": [0.1], "b": 1})}
+    other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # than the one of this process
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": other},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == fingerprint(torch.arange(3), {"a": [0.1], "b": 1})
 
 
 def test_fingerprints_differ_where_anything_does() -> None:

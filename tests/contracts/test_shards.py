@@ -75,8 +75,11 @@ def dense(operator: Operator) -> Tensor:
 
 
 @each_cut
-@pytest.mark.parametrize("recipe", [None, PivotedCholesky(20)], ids=repr)
-@pytest.mark.parametrize("precision", ["auto", "double"])
+@pytest.mark.parametrize(
+    ("recipe", "precision"),
+    [(None, "double"), (PivotedCholesky(20), "auto")],
+    ids=["plain", "preconditioned"],
+)
 def test_cg(cuts: list[int], recipe: object, precision: str) -> None:
     operator, b = whole(), columns(N, 3)
     options = {"preconditioner": recipe, "tol": 1e-8, "precision": precision}

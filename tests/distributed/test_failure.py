@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from contracts import rank_programs as programs
 from contracts.job import Job, job
+from torch import Tensor
 
 from halfgp.distributed import heartbeat
 
@@ -40,9 +42,14 @@ def lost(ranks: Job, hit: Callable[[int], None], tmp_path: Path, victim: int) ->
     return [(tmp_path / f"said by {k}").read_text() for k in range(len(ranks.processes)) if k != victim]
 
 
+@cache
+def never_hit() -> dict[str, Tensor]:
+    found = programs.fitted(N, OPTIONS)
+    return {name: found[name] for name in ("theta", "mean")}
+
+
 @pytest.mark.parametrize("victim", [0, 2])  # the first holds the store
 def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(tmp_path: Path, victim: int) -> None:
-    whole = programs.fitted(N, OPTIONS)
     with job(3) as ranks:
         for said in lost(ranks, lambda pid: os.kill(pid, signal.SIGKILL), tmp_path, victim):
             # By the connection that was closed, by the heart that beats no more, or by who noticed first.
@@ -50,10 +57,10 @@ def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(tmp_path: P
                 word in said for word in ("has lost another", f"rank {victim} on", "failed: RankError")
             )
             assert "`checkpoint`" in said
-    with job(3) as ranks:
+    with job(2) as ranks:
         found = ranks.run(programs.fitted, N, {**OPTIONS, "checkpoint": str(tmp_path / "kept")})[0]
-    assert float((found["theta"] - whole["theta"]).abs().max()) <= 1e-4
-    assert float((found["mean"] - whole["mean"]).abs().max()) <= 1e-4
+    for name, wanted in never_hit().items():
+        assert float((found[name] - wanted).abs().max()) <= 1e-4
 
 
 def test_a_rank_that_stalls_ends_the_others(tmp_path: Path) -> None:
@@ -61,6 +68,7 @@ def test_a_rank_that_stalls_ends_the_others(tmp_path: Path) -> None:
         (said,) = lost(ranks, lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path, victim=1)
         assert "rank 1 on" in said
         assert "has not been heard of" in said
+        ranks.processes[1].kill()  # for a process that is stopped ends by nothing else
 
 
 def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path: Path) -> None:
@@ -75,9 +83,9 @@ def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path: Path) -> None:
 def test_a_long_product_is_no_silence() -> None:
     """Nobody is met for several silences, and each is heard all the while."""
     with job(2) as ranks:
-        assert ranks.run(programs.busy_for, 4 * 0.5, 0.5) == [True, True]
+        assert ranks.run(programs.busy_for, 3 * 0.5, 0.5) == [True, True]
 
 
 def test_who_is_done_is_not_missed() -> None:
     with job(2) as ranks:
-        assert torch.equal(*ranks.run(programs.late_by, 2.0, 0.5))
+        assert torch.equal(*ranks.run(programs.late_by, 3 * 0.5, 0.5))
