@@ -68,7 +68,7 @@ def test_a_model_of_a_subset_covers_at_every_noise(function, noise, kernel):
 @pytest.mark.parametrize("noise", [0.0, 0.001, 0.1])
 def test_so_it_does_without_a_factor_in_double_or_says_so(noise, variance, monkeypatch):
     """As above 6,000 rows, and above 10,000."""
-    monkeypatch.setattr("halfgp.planner.DOUBLE_ROWS", 0)
+    monkeypatch.setattr("halfgp.choices.DOUBLE_ROWS", 0)
     x, y, new, truth = data("smooth", noise, 400)
     gp = GPRegressor(
         method="cg", training=TrainingOptions(subset=150), variances=VarianceOptions(variance)

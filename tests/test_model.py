@@ -190,7 +190,7 @@ def test_an_update_is_a_model_of_all_rows(options, known):
 
 
 def test_an_update_over_the_limit_of_cholesky_goes_over_to_cg(monkeypatch):
-    monkeypatch.setattr("halfgp.planner.CHOLESKY_ROWS", 120)
+    monkeypatch.setattr("halfgp.choices.CHOLESKY_ROWS", 120)
     model = ExactGP(**QUICK).fit(X[:100], y[:100])
     assert model.report.method == "cholesky"
     before = model.predict(NEW).mean

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from halfgp.errors import MemoryLimitError
-from halfgp.model import ExactGP
-from halfgp.planner import (
+from halfgp.choices import (
     CHOLESKY_ROWS,
     FACTOR_ROWS,
     RESIDENT,
     choose_method,
     choose_variance,
     factor_bytes,
-    make_plan,
     usable_memory,
 )
+from halfgp.errors import MemoryLimitError
+from halfgp.model import ExactGP
+from halfgp.planner import make_plan
 from halfgp.settings import Settings, TrainingOptions
 
 # The process grows by what a fit takes; both fits once, small, so that libraries are warm.
@@ -133,9 +133,9 @@ def test_fit_looks_at_the_plan_before_it_works():
 
 def test_the_speed_of_this_machine_is_measured_once(monkeypatch):
     monkeypatch.undo()
-    from halfgp.planner import entry_rate
+    from halfgp.speed import entry_rate
 
-    monkeypatch.setattr("halfgp.planner.CALIBRATION_ROWS", 256)
+    monkeypatch.setattr("halfgp.speed.CALIBRATION_ROWS", 256)
     entry_rate.cache_clear()
     assert 1e5 < entry_rate(3) < 1e12
     assert entry_rate(3) == entry_rate(3)

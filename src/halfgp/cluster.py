@@ -10,17 +10,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from halfgp.choices import RESIDENT, usable_memory
 from halfgp.errors import InputError, MemoryLimitError
-from halfgp.planner import (
-    EVALUATION,
-    JUDGING,
-    RESIDENT,
-    SUBSET_EVALUATIONS,
-    Plan,
-    dense_seconds,
-    make_plan,
-    usable_memory,
-)
+from halfgp.planner import Plan, make_plan, subset_seconds
 from halfgp.settings import Settings, as_bytes
 
 BANDWIDTH = 1.25e9  # bytes a second and rank, of a network of 10 Gbit/s
@@ -129,8 +121,7 @@ def _by_itself(whole: Plan, settings: Settings) -> float:
     subset = settings.training.subset if settings.training.subset_iterations else 0
     if not 0 < subset < whole.rows:
         return 0.0
-    evaluations = SUBSET_EVALUATIONS + JUDGING
-    return min(evaluations * EVALUATION * dense_seconds(subset, settings.threads), whole.seconds)
+    return min(subset_seconds(subset, settings.threads), whole.seconds)
 
 
 def _memory(whole: Plan, targets: int, columns: int, ranks: int) -> int:

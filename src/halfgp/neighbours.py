@@ -12,11 +12,11 @@ from torch import Tensor
 
 from halfgp.backends import get_backend
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
+from halfgp.choices import LOCAL_BYTES, LOCAL_LANDMARKS
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels.profiles import StationaryProfile
 from halfgp.nearest import NearestSearch, along_a_curve, metric
-from halfgp.planner import LOCAL_BYTES, LOCAL_LANDMARKS
 from halfgp.precision import Precision
 from halfgp.preconditioners.base import automatic_rank
 from halfgp.preconditioners.partial_cholesky import partial_cholesky

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from halfgp.choices import ROUTES
 from halfgp.json_values import number_from, object_from, typed
 from halfgp.persistence import FORMAT_VERSION, Stored, require
-from halfgp.planner import ROUTES
 
 HEADER_1 = ("settings", "kernel", "method", "squeeze", "report", "history", "solve", "extra")
 HEADER_3 = ("settings", "kernel", "squeeze", "report", "history", "accuracy", "solve", "extra")

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfgp.choices import ROUTES
 from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.json_values import as_plain, dataclass_from, field_from, number_from, object_from, typed
 from halfgp.model import FitReport, conditioning_of
 from halfgp.neighbours import Shrinkage
 from halfgp.persistence import Stored, require
-from halfgp.planner import ROUTES
 from halfgp.prediction import Accuracy, Equations, ExactPosterior, Posterior, Residuals, Variances, condition
 from halfgp.problem import Problem
 from halfgp.settings import Settings

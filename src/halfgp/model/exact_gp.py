@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from halfgp.choices import choose_method
 from halfgp.cluster import make_cluster_plan
 from halfgp.data import ArrayLike, as_levels, as_points
 from halfgp.distributed.agreement import environment, require_agreement
@@ -25,7 +26,7 @@ from halfgp.model.observations import Observations
 from halfgp.model.stages import compared, conditioning_of, training_of
 from halfgp.model.start import starting_point
 from halfgp.model.trend import Trend, trend_of
-from halfgp.planner import Plan, choose_method, make_plan
+from halfgp.planner import Plan, make_plan
 from halfgp.prediction import ExactPosterior, Posterior, condition
 from halfgp.priors import as_priors, check_names
 from halfgp.problem import Problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from halfgp.planner import final_rank, preconditioner_bytes
+from halfgp.choices import final_rank, preconditioner_bytes
 from halfgp.preconditioners import AutomaticPreconditioner
 from halfgp.prediction import Conditioning
 from halfgp.settings import Settings, as_bytes

@@ -10,7 +10,14 @@ from torch import Tensor
 from halfgp.operators import Operator, ShardedKernel, as_operator
 from halfgp.operators.bound import BoundKernel
 from halfgp.precision import DOUBLE, SINGLE, Format
-from halfgp.preconditioners.base import LowRankPlusNoise, automatic_rank, check_count, check_rank
+from halfgp.preconditioners.base import (
+    BYTES_OF_PIVOT,
+    LowRankPlusNoise,
+    automatic_rank,
+    check_count,
+    check_rank,
+    rank_within,
+)
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
 from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
@@ -61,7 +68,7 @@ class AutomaticPreconditioner:
         first = landmarks_within(n, self.memory) if self.rank is None else min(self.rank, n)
         rule = Greedy(LARGEST_BLOCK)
         found = partial_cholesky(source, first, None, rule, floor_of_noise=True)
-        most = min(n, 3 * math.isqrt(n), self.memory // (24 * max(n, 1))) if self.rank is None else first
+        most = pivots_within(n, self.memory) if self.rank is None else first
         if not isinstance(source, BoundKernel | ShardedKernel) or expected(found, most) <= 1.0:
             if excess(found) > ENOUGH and most > first:
                 found = partial_cholesky(source, most, None, rule, floor_of_noise=True, earlier=found)
@@ -74,6 +81,11 @@ class AutomaticPreconditioner:
         return conditioned_on(source, pattern, entries_in(source, source.variances()))
 
 
+def pivots_within(n: int, memory: int) -> int:
+    """How many pivots low rank may have, of n rows with so many bytes."""
+    return min(3 * math.isqrt(n), rank_within(n, memory))
+
+
 def neighbours_within(n: int, memory: int) -> int:
     """How many neighbours a row may have, of n rows with so many bytes; some are better than none."""
     return max(FEWEST, min(NEIGHBOURS, memory // (BYTES_OF_NEIGHBOUR * max(n, 1))))
@@ -84,6 +96,12 @@ def landmarks_within(n: int, memory: int) -> int:
     left = max(memory - BYTES_OF_NEIGHBOUR * neighbours_within(n, memory) * n, 0)
     count = automatic_rank(n, left // 2)  # held twice while they are built
     return max(count - count % 8, min(n, 8))
+
+
+def bytes_within(n: int, memory: int) -> int:
+    """What it takes at most, of n rows with so many bytes; a few neighbours and landmarks there always are."""
+    near = 2 * 8 * landmarks_within(n, memory) + BYTES_OF_NEIGHBOUR * neighbours_within(n, memory)
+    return n * max(near, BYTES_OF_PIVOT * pivots_within(n, memory))
 
 
 def excess(found: PartialCholesky) -> float:

@@ -14,6 +14,10 @@ from halfgp.errors import InputError
 from halfgp.operators import Operator, as_operator
 from halfgp.precision import DOUBLE
 
+MEMORY = 2**30  # bytes for the factor of a preconditioner of automatic rank
+BYTES_OF_PIVOT = 16  # of a row: in single, before the factor is continued too, and in double
+CHUNK = 4096  # rows at a time
+
 
 @runtime_checkable
 class Preconditioner(Protocol):
@@ -176,17 +180,26 @@ def low_rank_plus_noise(
     gains, rotation = torch.linalg.eigh(gram(scaled.T, scaled.T))
     keep = gains > DOUBLE.eps * max(len(gains), 1) * gains.abs().max() if len(gains) else gains > 0
     gains, rotation = gains[keep], rotation[:, keep]
-    vectors = (rotation / gains.sqrt()).T @ scaled
+    vectors = _in_place((rotation / gains.sqrt()).T, scaled)
     # Vectors of gains near 1 are orthonormal to eps times the largest gain, which P^-1 multiplies by it.
     if len(gains) and float(gains.max()) > 1.0 / (8.0 * math.sqrt(DOUBLE.eps)):
         lengths, rotation = torch.linalg.eigh(gram(vectors.T, vectors.T))
-        vectors = (rotation * lengths.rsqrt()) @ rotation.T @ vectors
+        vectors = _in_place((rotation * lengths.rsqrt()) @ rotation.T, vectors)
         off = gram(vectors.T, vectors.T) - torch.eye(len(gains), dtype=torch.float64, device=gains.device)
         # (1 - off * gain) / (1 + gain) is the least eigenvalue of what is inverted: positive, or P^-1 is not.
         gains = gains.clamp_max(0.5 / max(float(off.norm()), DOUBLE.eps))
     logs = noise.double().log()
     log_noise = float(operator.total(logs.sum())) if noise.ndim else operator.size * float(logs)
     return LowRankPlusNoise(vectors.T, gains, scale, trace, rows, log_noise, gram)
+
+
+def _in_place(matrix: Tensor, rows: Tensor) -> Tensor:
+    """A matrix (j, k) times long rows (k, n), in the first j of these: there is no room for both."""
+    count = len(matrix)
+    for start in range(0, rows.shape[1], CHUNK):
+        some = slice(start, start + CHUNK)
+        rows[:count, some] = matrix @ rows[:, some]
+    return rows[:count]
 
 
 def kernel_part(operator: object, own_noise: float | None) -> tuple[Operator, Tensor, Tensor]:
@@ -244,9 +257,11 @@ def automatic_rank(n: int, memory: int) -> int:
     """A rank whose building costs about as much as one product with the matrix.
 
     Building takes O(n k²) multiply-adds and a product O(n²) covariances, each worth some tens of those, so
-    k = √(2.5 n), at most what fits `memory` (two n×k factors of doubles), at least 1.
+    k = √(2.5 n), at most what fits `memory`, at least 1.
     """
-    return max(1, min(n, math.isqrt(5 * n // 2), memory // (16 * max(n, 1))))
+    return max(1, min(math.isqrt(5 * n // 2), rank_within(n, memory)))
 
 
-MEMORY = 2**30  # bytes for the factor of a preconditioner of automatic rank
+def rank_within(n: int, memory: int) -> int:
+    """How many pivots of n rows fit into so many bytes."""
+    return min(n, memory // (BYTES_OF_PIVOT * max(n, 1)))

@@ -14,10 +14,10 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from halfgp.choices import factor_bytes, routes
 from halfgp.data import peaks
 from halfgp.errors import InputError, UnsolvedError, UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.planner import factor_bytes, routes
 from halfgp.precision import DOUBLE
 from halfgp.preconditioners import PreconditionerConfig, is_below
 from halfgp.prediction.accuracy import (

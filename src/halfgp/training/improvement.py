@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from halfgp.choices import EXACT_STEPS, neighbourhoods
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import CorrectedLikelihood, GradientEstimator, NeighbourLikelihood
 from halfgp.memory import peak_memory
-from halfgp.planner import EXACT_STEPS, neighbourhoods
 from halfgp.priors import Priors
 from halfgp.problem import Problem
 from halfgp.threads import paying_threads, torch_threads

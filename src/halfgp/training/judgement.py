@@ -10,9 +10,9 @@ from torch import Tensor
 
 from halfgp.backends import get_backend
 from halfgp.backends.conditionals import Neighbourhoods
+from halfgp.choices import LOCAL_BYTES
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.nearest import NearestSearch, along_a_curve, metric
-from halfgp.planner import LOCAL_BYTES
 from halfgp.precision import Precision
 from halfgp.problem import Problem
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from halfgp.choices import EXACT_STEP_ROWS, FEW_FEATURES, choose_method, neighbourhoods
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates, Hyperparameters
 from halfgp.likelihood import DenseLikelihood, NeighbourLikelihood, dense_likelihood
-from halfgp.planner import EXACT_STEP_ROWS, FEW_FEATURES, choose_method, neighbourhoods
 from halfgp.priors import Priors
 from halfgp.problem import Problem
 from halfgp.training.checkpoint import Checkpoint, Reached
