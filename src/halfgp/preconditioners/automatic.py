@@ -99,7 +99,7 @@ def landmarks_within(n: int, memory: int) -> int:
 
 
 def bytes_within(n: int, memory: int) -> int:
-    """What it takes at most, of n rows with so many bytes; a few neighbours and landmarks there always are."""
+    """What it takes at most, with so many bytes; some neighbours and landmarks there always are."""
     near = 2 * 8 * landmarks_within(n, memory) + BYTES_OF_NEIGHBOUR * neighbours_within(n, memory)
     return n * max(near, BYTES_OF_PIVOT * pivots_within(n, memory))
 
