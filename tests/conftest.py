@@ -19,8 +19,8 @@ settings.register_profile(
 )
 settings.load_profile("halfgp")
 
-# Tests are small: threads would only wait for one another, here and in processes that tests start. Those about
-# threads ask for them; that no result rests on there being one is seen by running all with more.
+# Tests are small: threads would only wait for one another, here and in processes that tests start. Those
+# about threads ask for them; that no result rests on there being one is seen by running all with more.
 THREADS = os.environ.get("HALFGP_TEST_THREADS", "1")
 os.environ["OMP_NUM_THREADS"] = THREADS
 torch.set_num_threads(int(THREADS))

@@ -17,6 +17,8 @@ SETTINGS = Settings().with_params(training__subset=0)
 @pytest.fixture(autouse=True)
 def _no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("halfgp.planner.entry_rate", lambda features, threads: RATE)
+    for name in ("dense_seconds", "neighbour_seconds"):
+        monkeypatch.setattr(f"halfgp.planner.{name}", lambda *_: 1e-3)
 
 
 def plan(ranks: int, rows: int = 10**6, **options: float):

@@ -14,7 +14,7 @@ CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes h
 DOUBLE_ROWS = 6000  # up to so many rows a dense factor in double takes a second or two
 FACTOR_ROWS = 10_000  # beyond, a dense factor for the variances takes longer than everything else
 FACTOR_BYTES = 2**32  # memory for it without a `memory_limit`
-RESIDENT = 430 * 10**6  # of Python with torch and what else is imported, before any rows
+RESIDENT = 550 * 10**6  # of Python with torch, and what BLAS and the allocator keep, before any rows
 LOCAL_LANDMARKS = 256  # of local variances, at most
 LOCAL_BYTES = 2**27  # of local variances, so many points at a time
 # Rows whose densities training takes, and how many others each is given. In few dimensions a few surround a
