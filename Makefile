@@ -44,12 +44,13 @@ test: lint           ## lint, types, import rules and all tests
 AVX2    := ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Haswell HALFGP_INSTRUCTION_SET=avx2 \
            HALFGP_TEST_THREADS=2
 NUMERIC := $(addprefix tests/,solvers preconditioners likelihood prediction analysis training/test_exact.py \
-           training/test_judgement.py training/test_stochastic.py test_nearest.py test_neighbours.py test_honesty.py) \
+           training/test_judgement.py training/test_stochastic.py test_nearest.py test_neighbours.py test_honesty.py \
+           contracts/test_backend_contract.py $(addprefix backends/test_,conditionals.py cpu.py cpu_data.py part.py \
+           sparse_factor.py truncation.py)) \
            --ignore=tests/solvers/test_checkpoint.py # which compares bits of one processor with its own
 
 test-avx2: $(VENV)/.dev ## the numerical tests as on a processor without AVX-512, with two threads
 	@echo "== pytest, AVX2"; $(AVX2) $(PYTEST) $(NUMERIC) $(PYTEST_ARGS)
-	@echo "== pytest, AVX2: backends"; $(AVX2) $(PYTEST) tests/contracts tests/backends -k "reference or avx2" $(PYTEST_ARGS)
 
 # Dead code too: imports, variables and arguments that nothing uses are ruff's (F, ARG), unreachable lines mypy's.
 lint: $(VENV)/.dev   ## ruff, mypy --strict and import-linter only

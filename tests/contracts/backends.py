@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from halfgp.backends.reference import ReferenceBackend
 from halfgp.precision import PRESETS
 from halfgp.selftest.contestant import Contestant
 
-NATIVE = ("scalar", "avx2", "avx512", "avx512vnni", "neon")
+# One that is forced is tested alone, beside the reference.
+FORCED = os.environ.get("HALFGP_INSTRUCTION_SET")
+NATIVE = (FORCED,) if FORCED else ("scalar", "avx2", "avx512", "avx512vnni", "neon")
 
 
 def _cpu_contestants() -> list[Contestant]:
@@ -27,7 +30,8 @@ def _cpu_contestants() -> list[Contestant]:
     reasons = {name: "" if name in here else f"this machine or this build has no {name}" for name in NATIVE}
     members = [(f"cpu {name}", cpu.CpuBackend(name), absent) for name, absent in reasons.items()]
     absent = "this machine runs NEON itself" if "neon" in here else foreign.ABSENT
-    members.append(("qemu neon", emulated.CpuBackend("neon"), absent))
+    if not FORCED:
+        members.append(("qemu neon", emulated.CpuBackend("neon"), absent))
     return [
         Contestant(
             label,
@@ -67,7 +71,7 @@ def _parameter(contestant: Contestant) -> Any:
 CPU: list[Any] = [_parameter(contestant) for contestant in _cpu_contestants()]
 BACKENDS: list[Any] = [
     _parameter(Contestant("reference", ReferenceBackend())),
-    _parameter(_triton_contestant()),
+    *([] if FORCED else [_parameter(_triton_contestant())]),
     *CPU,
 ]
 # An emulator takes its time: where its own instructions are not what is tested, others do.
