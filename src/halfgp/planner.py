@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -222,6 +222,25 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
             memory = max(memory, local, needed)
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
     return Plan(rows, features, method, variance, memory, limit or usable_memory(), passes, seconds)
+
+
+def joined_plan(plans: Sequence[Plan]) -> Plan:
+    """Of fits one after the other, each of which keeps what it answers with.
+
+    That is a dense factor, or at most what it took.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    kept = [8 * p.rows**2 if p.variance == "cholesky" else p.memory - RESIDENT for p in plans]
+    first = max(plans, key=lambda p: p.memory)
+    return replace(
+        first,
+        method=", ".join(dict.fromkeys(p.method for p in plans)),
+        variance=", ".join(dict.fromkeys(p.variance for p in plans)),
+        memory=max(p.memory + sum(kept[:k]) for k, p in enumerate(plans)),
+        passes=sum(p.passes for p in plans),
+        seconds=sum(p.seconds for p in plans),
+    )
 
 
 def expected_steps(rows: int, settings: Settings) -> float:

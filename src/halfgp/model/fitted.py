@@ -22,6 +22,7 @@ from halfgp.model.answers import (
 )
 from halfgp.model.fit_report import FitReport
 from halfgp.model.trend import Trend
+from halfgp.planner import choose_method
 from halfgp.prediction import ExactPosterior, LatentPrediction, Posterior
 from halfgp.scores import LEVELS, Scores, score
 from halfgp.standardise import Standardisation
@@ -55,9 +56,19 @@ class Fitted:
     trend: Trend | None = None
 
     @property
+    def each(self) -> tuple[Fitted, ...]:
+        """What was fitted, group by group of targets that the same rows have: here there is one."""
+        return (self,)
+
+    @property
     def features(self) -> int:
         """The number d of columns of points."""
         return len(self.x_scale.mean)
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return self.posterior.problem.rows
 
     @property
     def targets(self) -> int:
@@ -156,14 +167,15 @@ class Fitted:
         hyperparameters = self.posterior.hyperparameters.unbounded()
         return Coordinates(hyperparameters).vector(hyperparameters).numpy()
 
-    def log_marginal_likelihood_at(self, theta: ArrayLike, dense: bool) -> tuple[LogLikelihood, FloatArray]:
-        """As `ExactGP.log_marginal_likelihood_at`."""
+    def log_marginal_likelihood_at(self, theta: ArrayLike, method: str) -> tuple[LogLikelihood, FloatArray]:
+        """As `ExactGP.log_marginal_likelihood_at`, by the method of the settings."""
         vector = as_real(theta, "theta").double().reshape(-1)
         here = self.theta
         if len(vector) != len(here):
             raise InputError(f"`theta` must have {len(here)} numbers; got {len(vector)}.")
         check_magnitude(vector, "theta")
         problem, coordinates = self.posterior.problem, Coordinates(self.posterior.hyperparameters.unbounded())
+        dense = choose_method(method, problem.rows) == "cholesky"
         found = marginal_likelihood(coordinates.hyperparameters(vector), problem, dense=dense)
         units = problem.rows * float(self.y_scale.scale.log().sum())
         gradient = coordinates.pull_back(vector, found.gradient)

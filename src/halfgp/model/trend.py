@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,7 +12,15 @@ from torch import Tensor
 from halfgp.data import as_real
 from halfgp.errors import InputError
 
-Trend = Callable[[Tensor], Tensor]  # points (m, d) in the user's units to means (m, q)
+
+class Trend(Protocol):
+    """A mean function of some targets."""
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Means (m, q) at points (m, d) in the user's units."""
+
+    def of_targets(self, targets: Sequence[int]) -> Trend:
+        """That of some of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +47,10 @@ class LinearTrend:
         """At points (m, d)."""
         return points @ self.slopes + self.level
 
+    def of_targets(self, targets: Sequence[int]) -> LinearTrend:
+        """That of some targets."""
+        return LinearTrend(self.slopes[:, list(targets)], self.level[list(targets)])
+
 
 @dataclass(frozen=True, eq=False)
 class CallableTrend:
@@ -46,10 +59,12 @@ class CallableTrend:
     Attributes:
         function: the user's.
         targets: q.
+        taken: those of them that are asked for.
     """
 
     function: Callable[..., object]
     targets: int
+    taken: tuple[int, ...]
 
     def __call__(self, points: Tensor) -> Tensor:
         """At points (m, d), checked."""
@@ -64,11 +79,23 @@ class CallableTrend:
             )
         if not bool(values.isfinite().all()):
             raise InputError("`mean` must give finite numbers; got NaN or infinity.")
-        return values.to(points.device).expand(len(points), self.targets)
+        return values.to(points.device).expand(len(points), self.targets)[:, list(self.taken)]
+
+    def of_targets(self, targets: Sequence[int]) -> CallableTrend:
+        """That of some targets, of those that are asked for."""
+        return replace(self, taken=tuple(self.taken[target] for target in targets))
 
 
-def trend_of(mean: object, points: Tensor, targets: Tensor) -> Trend | None:
-    """That of the setting "linear" or of a function; None for what is learned with the kernel, or zero."""
+def trend_of(mean: object, points: Tensor, targets: Tensor, taken: tuple[int, ...], of: int) -> Trend | None:
+    """That of the setting "linear" or of a function; None for what is learned with the kernel, or zero.
+
+    Args:
+        mean: the setting.
+        points: (n, d).
+        targets: (n, q) at them.
+        taken: which these are.
+        of: so many targets that a function is about.
+    """
     if mean == "linear":
         return LinearTrend.through(points, targets)
-    return CallableTrend(mean, targets.shape[1]) if callable(mean) else None
+    return CallableTrend(mean, of, taken) if callable(mean) else None
