@@ -216,8 +216,13 @@ class LooksIntoAnother(gpytorch.kernels.Kernel):
         return self.inner.forward(x1, x2, diag=diag, **params).pow(2)
 
 
-@pytest.mark.parametrize("kind", [CallsItsBase, LooksIntoAnother])
-def test_a_kernel_that_computes_with_entries_of_another_gets_them(kind):
+class MeasuresOtherwise(MaternKernel):
+    def covar_dist(self, x1, x2, **params):
+        return 2.0 * super().covar_dist(x1, x2, **params)
+
+
+@pytest.mark.parametrize("kind", [CallsItsBase, LooksIntoAnother, MeasuresOtherwise])
+def test_a_kernel_with_entries_or_distances_of_its_own_is_gpytorchs(kind):
     x, y = rows(60)
     x_new, _ = rows(5, seed=1)
     theirs = script(ScaleKernel(kind()), x, y, x_new, 2)
