@@ -277,8 +277,10 @@ def _trend(stored: Stored, settings: Settings, features: int, targets: int) -> L
     """The plane that the settings ask for."""
     names = {"trend.slopes", "trend.level"}
     held = names & set(stored.tensors)
-    if held != (names if settings.mean == "linear" else set()):
-        raise FileError(f'There must be tensors {sorted(names)} exactly if `settings.mean` is "linear".')
+    if held != (names if settings.mean == "linear" or isinstance(settings.mean, float) else set()):
+        raise FileError(
+            f'There must be tensors {sorted(names)} exactly if `settings.mean` is "linear" or a number.'
+        )
     if not held:
         return None
     return LinearTrend(

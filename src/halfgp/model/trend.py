@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Protocol
 
 import torch
@@ -25,7 +26,7 @@ class Trend(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LinearTrend:
-    """A plane through the rows, by least squares: x'slopes + level.
+    """A plane: x'slopes + level.
 
     Attributes:
         slopes: (d, q).
@@ -37,7 +38,7 @@ class LinearTrend:
 
     @classmethod
     def through(cls, points: Tensor, targets: Tensor) -> LinearTrend:
-        """Of rows (n, d) and (n, q); the least slopes where rows leave a choice."""
+        """By least squares, of rows (n, d) and (n, q); the least slopes where rows leave a choice."""
         middle, mean = points.mean(dim=0), targets.mean(dim=0)
         about = (points - middle).cpu(), (targets - mean).cpu()  # where the driver is that takes any rank
         slopes: Tensor = torch.linalg.lstsq(*about, driver="gelsd").solution.to(points.device)
@@ -87,7 +88,7 @@ class CallableTrend:
 
 
 def trend_of(mean: object, points: Tensor, targets: Tensor, taken: tuple[int, ...], of: int) -> Trend | None:
-    """That of the setting "linear" or of a function; None for what is learned with the kernel, or zero.
+    """That of the setting "linear", of a number or of a function; None for what is learned, or zero.
 
     Args:
         mean: the setting.
@@ -98,4 +99,7 @@ def trend_of(mean: object, points: Tensor, targets: Tensor, taken: tuple[int, ..
     """
     if mean == "linear":
         return LinearTrend.through(points, targets)
+    if isinstance(mean, Real):
+        d, q = points.shape[1], targets.shape[1]
+        return LinearTrend(targets.new_zeros(d, q), targets.new_full((q,), float(mean)))
     return CallableTrend(mean, of, taken) if callable(mean) else None
