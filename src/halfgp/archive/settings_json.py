@@ -40,8 +40,8 @@ def settings_to_json(settings: Settings) -> dict[str, Any]:
     if callable(settings.mean):
         raise InputError(
             "`mean` must be a name or a number for a model to be stored; got a function, and files hold no"
-            " code. Take it off the targets before `fit`, and add it to predictions. `mean='linear'`, a plane,"
-            " is stored."
+            " code. Take it off the targets before `fit`, and add it to predictions. `mean='linear'`,"
+            " a plane, is stored."
         )
     if not isinstance(settings.mean, str):
         values["mean"] = float(settings.mean)
