@@ -117,3 +117,19 @@ def test_gradients_of_several_targets():
     slope, change = GPRegressor().fit(x, np.stack([y, 2 * y], axis=1)).predict_gradient(x[:4])
     assert slope.shape == change.shape == (4, 2, 2)
     np.testing.assert_allclose(slope[:, :, 1], 2 * slope[:, :, 0], rtol=1e-3, atol=1e-3 * np.abs(slope).max())
+
+
+def test_a_level_that_is_known_is_taken_off_and_stored(tmp_path):
+    x, y = rows()
+    x_new, _ = rows(10, seed=1)
+    path = tmp_path / "model.safetensors"
+    function = GPRegressor(mean=lambda points: np.full(len(points), 7.0)).fit(x, y + 7.0)
+    gp = GPRegressor(mean=7).fit(x, y + 7.0)
+    np.testing.assert_array_equal(gp.predict(x_new), function.predict(x_new))
+    gp.save(path)
+    loaded = halfgp.load(path)
+    np.testing.assert_array_equal(loaded.predict(x_new), gp.predict(x_new))
+    assert loaded.mean == 7.0
+    for wrong in (np.nan, np.inf, True, None):
+        with pytest.raises(InputError, match="`mean`"):
+            GPRegressor(mean=wrong).fit(x, y)

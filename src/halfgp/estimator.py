@@ -37,7 +37,7 @@ from halfgp.training import Step
 
 NOTED = ("n_features_in_", "feature_names_in_")  # by scikit-learn, when it looks at points
 POINTS = {"dtype": np.float64, "order": "C"}
-# One target that is missing costs its row, which `ExactGP` leaves out with a warning. Infinity is refused.
+# `ExactGP` leaves out rows without any target, with a warning. Infinity is refused.
 TARGETS = {"dtype": np.float64, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
 
 
@@ -62,8 +62,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         model_: the fitted `ExactGP`.
-        kernel_: as found, on standardised features and targets.
-        noise_: learned variance of standardised targets; None where every row has its own.
+        kernel_: as found, on standardised features and targets; where targets have rows of their own, a tuple
+            with one for each of `model_.fitted.groups`.
+        noise_: learned variance of standardised targets; None where every row has its own, and a tuple as
+            `kernel_`.
         history_: one `Step` for each evaluation of the likelihood.
         report_: how the fit went.
         theta_: (p,) logarithms of hyperparameters, as `log_marginal_likelihood` takes them.
@@ -152,7 +154,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: (n, d), finite.
-            y: (n,) or (n, q) targets that share one kernel; rows with NaN are left out, with a warning.
+            y: (n,) or (n, q) targets. Those that are known in the same rows share one kernel; of others each
+                is learned from the rows that have it, as if it were fitted alone. Rows with nothing but NaN
+                are left out, with a warning.
             noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
             callbacks: each is called as callback(event), with a `Step` after every evaluation of the
                 likelihood and a `SolveIteration` after every iteration of the last solve.
@@ -235,17 +239,23 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: (m, d) new points.
-            y: (m,) or (m, q) their targets.
+            y: (m,) or (m, q) their targets; each is conditioned on the rows that have it.
             noise: (m,) their variances, exactly if `fit` was given some.
         """
         model = self._fitted()
         points, targets = self._validated(X, y, reset=False)
         return self._take(model.update(points, targets, noise))
 
-    def plan(self, X: ArrayLike) -> Plan:
-        """Memory, passes and minutes that `fit` on points (n, d) would take, before any work."""
+    def plan(self, X: ArrayLike, y: ArrayLike | None = None) -> Plan:
+        """Memory, passes and minutes that `fit` on points (n, d) would take, before any work.
+
+        Args:
+            X: (n, d).
+            y: (n,) or (n, q) targets; None counts as one, which all rows have.
+        """
         points = check_array(X, **POINTS)
-        return self._unfitted(points.shape[1]).plan(points)
+        targets = None if y is None else check_array(y, **TARGETS)
+        return self._unfitted(points.shape[1]).plan(points, y=targets)
 
     def log_marginal_likelihood(
         self, theta: ArrayLike | None = None, eval_gradient: bool = False
@@ -268,7 +278,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return (found.value, gradient) if eval_gradient else found.value
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Predictions of every training row from all the others, without fitting again."""
+        """Predictions of every training row from all the others, without fitting again.
+
+        NaN where a row has no such target.
+        """
         return self._fitted().leave_one_out()
 
     def scores(self, X: ArrayLike, y: ArrayLike) -> Scores:
@@ -325,10 +338,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _take(self, model: ExactGP) -> GPRegressor:
         """Show what a fitted model found."""
-        hyperparameters = model.hyperparameters
+        found = [fitted.posterior.hyperparameters for fitted in model.fitted.each]
+        kernels = tuple(one.kernel for one in found)
+        noises = tuple(None if one.noise is None else float(one.noise.value) for one in found)
         self.model_ = model
-        self.kernel_ = hyperparameters.kernel
-        self.noise_ = None if hyperparameters.noise is None else float(hyperparameters.noise.value)
+        self.kernel_ = kernels[0] if len(found) == 1 else kernels
+        self.noise_ = noises[0] if len(found) == 1 else noises
         self.history_ = model.history
         self.report_ = model.report
         self.relevance_ = model.relevance
@@ -394,6 +409,14 @@ def _seed(random_state: object) -> int:
         ) from error
 
 
+def _even(rows: Sequence[FloatArray]) -> FloatArray:
+    """Rows of different lengths, as groups of targets have them, filled up with NaN."""
+    whole = np.full((len(rows), max(map(len, rows))), np.nan)
+    for filled, row in zip(whole, rows, strict=True):
+        filled[: len(row)] = row
+    return whole
+
+
 def _plot(history: Sequence[Step], axes: Any) -> Any:
     """Three panels over the steps of all stages, one after the other."""
     import matplotlib.pyplot as plt  # here, for not everyone who fits also draws
@@ -415,7 +438,7 @@ def _plot(history: Sequence[Step], axes: Any) -> Any:
             losses.set_ylim(low - margin, start + margin)
     losses.set(xlabel="step", ylabel="loss per row")
     for name in history[0].hyperparameters if history else ():
-        curves = np.array([np.atleast_1d(step.hyperparameters[name]) for step in history])
+        curves = _even([np.atleast_1d(step.hyperparameters.get(name, np.nan)) for step in history])
         (first, *_) = values.plot(at, curves, lw=1, label=[name] + ["_"] * (curves.shape[1] - 1))
         for line in values.get_lines()[-curves.shape[1] :]:
             line.set_color(first.get_color())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -127,6 +127,12 @@ class Hyperparameters:
         scale = float(self.kernel.outputscale)
         noise = replace(self.noise, value=self.noise.value / scale, lower=0.0, upper=math.inf)
         return replace(self, kernel=self.kernel.kernel, noise=noise), scale
+
+    def of_targets(self, targets: Sequence[int]) -> Hyperparameters:
+        """Those of some targets: the kernel and the noise that all share, and their means."""
+        if self.mean is None or len(targets) == len(self.mean.value):
+            return self
+        return replace(self, mean=self.mean.with_value(self.mean.value[list(targets)]))
 
     def centred(self, y: Tensor) -> Tensor:
         """Targets (n, q) without their mean."""

@@ -63,7 +63,7 @@ def field_from(value: object, where: str, kind: str) -> Any:
     parts = kind.split(" | ")
     if value is None and "None" in parts:
         return None
-    if "float" in parts:
+    if "float" in parts and not ("str" in parts and isinstance(value, str)):
         return number_from(value, where, nan=True)
     if kind == "dict[str, Any]":  # numbers, or lists of numbers, by name
         return {

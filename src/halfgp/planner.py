@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -68,6 +69,7 @@ class Plan:
         memory: bytes at the peak, of the whole process.
         memory_limit: bytes, as given or as the machine has.
         passes: over K.
+        parts: of several fits one after the other, each of them.
     """
 
     rows: int
@@ -79,10 +81,13 @@ class Plan:
     memory: int
     memory_limit: int
     passes: int
+    parts: tuple[Plan, ...] = ()
 
     @cached_property
     def seconds(self) -> float:
         """Of the fit, by the speed of this machine, which is measured when it is asked for."""
+        if self.parts:
+            return sum(part.seconds for part in self.parts)
         if self.method == "cholesky":
             return exact_seconds(self.rows, self.settings.threads)
         return _training_seconds(self) + _conditioning_seconds(self)
@@ -144,6 +149,25 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
         )
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
     return Plan(rows, features, targets, settings, method, variance, memory, limit or usable_memory(), passes)
+
+
+def joined_plan(plans: Sequence[Plan]) -> Plan:
+    """Of fits one after the other, each of which keeps what it answers with.
+
+    That is a dense factor, or at most what it took.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    kept = [8 * p.rows**2 if p.variance == "cholesky" else p.memory - RESIDENT for p in plans]
+    first = max(plans, key=lambda p: p.memory)
+    return replace(
+        first,
+        method=", ".join(dict.fromkeys(p.method for p in plans)),
+        variance=", ".join(dict.fromkeys(p.variance for p in plans)),
+        memory=max(p.memory + sum(kept[:k]) for k, p in enumerate(plans)),
+        passes=sum(p.passes for p in plans),
+        parts=tuple(plans),
+    )
 
 
 def expected_steps(rows: int, settings: Settings) -> float:

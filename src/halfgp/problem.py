@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -129,6 +129,10 @@ class Problem:
             backend=self.backend,
             threads=self.threads,
         )
+
+    def of_targets(self, targets: Sequence[int]) -> Problem:
+        """The same rows with some of their targets."""
+        return self if len(targets) == self.y.shape[1] else replace(self, y=self.y[:, list(targets)])
 
     def extended(self, other: Problem) -> Problem:
         """These rows, then those of the other, with the options of this one."""

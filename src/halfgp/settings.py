@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,8 +66,12 @@ def _preconditioner(name: str, value: object) -> None:
 
 
 def _mean(name: str, value: object) -> None:
-    if not callable(value):
+    if callable(value):
+        return
+    if isinstance(value, bool) or not isinstance(value, Real):
         one_of(*MEANS)(name, value)
+    elif not math.isfinite(value):
+        raise InputError(f"`{name}` must be a finite number, where it is one; got {value!r}.")
 
 
 def _path(name: str, value: object) -> None:
@@ -226,11 +231,12 @@ class Settings(Options):
     noise_floor: float = option(
         1e-6, positive(), "Least variance of the noise, of standardised targets.", "Training stays above it."
     )
-    mean: str | Callable[..., Any] = option(
+    mean: str | float | Callable[..., Any] = option(
         "constant",
         _mean,
         "Of the function before any data: zero, constant, learned, or linear, by least squares.",
-        "Or a function of points (m, d) to (m,) or (m, q), in the units of the targets.",
+        "Or a number that is known, or a function of points (m, d) to (m,) or (m, q), in the units of the"
+        " targets.",
     )
     priors: str | Priors | None = option(
         "weak",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import clone  # type: ignore[import-untyped]
 from sklearn.gaussian_process import kernels as theirs  # type: ignore[import-untyped]
 
 from halfgp.errors import InputError
@@ -25,6 +26,12 @@ from halfgp.kernels import (
 from halfgp.parameters import Parameter, fixed
 
 MARGIN = 1e-9  # relative: our bounds are open, and a value that stands on one of theirs has to be within
+
+
+def as_fixed(kernel: theirs.Kernel) -> theirs.Kernel:
+    """The same kernel of scikit-learn, of which training moves nothing."""
+    names = [f"{hyperparameter.name}_bounds" for hyperparameter in kernel.hyperparameters]
+    return clone(kernel).set_params(**dict.fromkeys(names, "fixed"))
 
 
 def from_sklearn_kernel(kernel: theirs.Kernel, features: int) -> Kernel:
@@ -56,8 +63,13 @@ def _parameter(
     if isinstance(bounds, str):
         return fixed(value)
     limits = change(np.atleast_2d(np.asarray(bounds, dtype=float)))
-    # One pair for all columns: training knows no others. The widest of several loses none.
-    lower, upper = float(limits[:, 0].min()) * (1 - MARGIN), float(limits[:, 1].max()) * (1 + MARGIN)
+    if (limits != limits[0]).any():
+        raise InputError(
+            f"`kernel` must have one pair of bounds for all of `{name}`; got {np.asarray(bounds).tolist()}."
+            ' Give one pair, or "fixed" for all, or a product of kernels of some features each, with'
+            " `active_dims` of halfgp's own."
+        )
+    lower, upper = float(limits[0, 0]) * (1 - MARGIN), float(limits[0, 1]) * (1 + MARGIN)
     return Parameter(value, lower, upper, name)
 
 

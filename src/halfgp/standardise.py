@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -56,6 +57,13 @@ class Standardisation:
         constant = 0.5 * high - 0.5 * low <= 4 * DOUBLE.eps * torch.maximum(low.abs(), high.abs())
         held = torch.where(constant, self.apply(values[:1])[0], 0.0)
         return replace(self, constant=constant, held=held)
+
+    def of_columns(self, columns: Sequence[int]) -> Standardisation:
+        """That of some columns."""
+        some = list(columns)
+        if len(some) == len(self.mean):
+            return self
+        return Standardisation(self.mean[some], self.scale[some], self.constant[some], self.held[some])
 
     def apply(self, values: Tensor) -> Tensor:
         """Standardised columns, float64."""

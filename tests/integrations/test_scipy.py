@@ -76,3 +76,7 @@ def test_what_cannot_be_is_refused():
         cg(op, np.ones((80, 2)))
     with pytest.raises(InputError, match="positive"):
         cg(op, b, rtol=0.0)
+    with pytest.raises(InputError, match="`b` must be real"):
+        cg(op, 1j * b)
+    with pytest.raises(InputError, match="`A` must be real"):
+        cg(op.to_dense() + 0j, b)

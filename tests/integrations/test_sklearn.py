@@ -84,6 +84,7 @@ def test_what_is_fixed_stays_and_what_is_bounded_stays_within():
         (ExpSineSquared(), 2, "one feature"),
         (Matern(nu=0.7), 2, "half integer"),
         (RBF() ** 0.5, 2, "whole powers"),
+        (RBF([1.0, 5.0], [(0.5, 2.0), (4.0, 6.0)]), 2, "one pair of bounds for all of `length_scale`"),
     ],
 )
 def test_what_is_none_of_ours_is_refused(kernel, features, word):
@@ -110,9 +111,21 @@ def test_a_trained_model_predicts_the_same(normalize):
     )
 
 
-def test_an_unfitted_model_is_refused():
+def test_bounds_of_a_trained_model_do_not_matter():
+    x, y = rows(50)
+    kernel = RBF([1.0, 5.0], [(0.5, 2.0), (4.0, 6.0)]) * DotProduct(1.0) + WhiteKernel(0.1)
+    theirs = GaussianProcessRegressor(kernel, optimizer=None).fit(x, y)
+    np.testing.assert_allclose(halfgp.from_sklearn(theirs).predict(x), theirs.predict(x), rtol=1e-6)
+    assert theirs.kernel_.bounds.shape == (4, 2)  # it is as it was
+
+
+def test_what_cannot_be_taken_over_is_refused():
     with pytest.raises(InputError, match="fitted"):
         halfgp.from_sklearn(GaussianProcessRegressor())
+    x, y = rows(20)
+    several = GaussianProcessRegressor(RBF(), optimizer=None).fit(x, np.stack([y, 2 * y], axis=1))
+    with pytest.raises(InputError, match="`regressor` must have one target; got 2"):
+        halfgp.from_sklearn(several)
 
 
 def test_the_likelihood_at_other_hyperparameters_is_theirs():
@@ -161,9 +174,32 @@ def test_an_optimiser_of_ones_own_is_asked():
     assert seen[0][2] == (len(gp.theta_), 2)
 
 
+def test_training_ends_where_an_optimiser_of_ones_own_says():
+    """As in scikit-learn, whatever better place was looked at on the way."""
+    x, y = rows(40)
+
+    def worse(function, theta, bounds):
+        function(theta)
+        return theta - 1.0, 0.0
+
+    found = GPRegressor(1.0 * halfgp.RBF(0.5)).set_params(training__search=worse).fit(x, y).kernel_
+    assert float(found.kernel.lengthscale) == pytest.approx(0.5 / np.e, rel=1e-6)
+
+
+@pytest.mark.parametrize("returned", [None, 1.0, ([0.0], 0.0), ([np.nan] * 4, 0.0), ("abcd", 0.0)])
+def test_an_optimiser_that_returns_no_theta_is_refused(returned):
+    x, y = rows(40)
+    regressor = GPRegressor(1.0 * RBF(0.5)).set_params(training__search=lambda *_: returned)
+    with pytest.raises(InputError, match="`training__search` must return theta, 4 finite numbers"):
+        regressor.fit(x, y)
+
+
 def test_restarts_find_what_one_start_does_not():
-    x, y = rows(60)
-    far = halfgp.RBF(lengthscale=1e3)
-    alone = GPRegressor(1.0 * far).fit(x, y).log_marginal_likelihood().value
-    more = GPRegressor(1.0 * far).set_params(training__restarts=6).fit(x, y).log_marginal_likelihood().value
-    assert more >= alone - 1e-3
+    """A period of 1 from 0.37: between them the likelihood goes up and down."""
+    x = np.linspace(0, 6, 80)[:, None]
+    y = np.sin(2 * np.pi * x[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(80)
+    regressor = GPRegressor(1.0 * halfgp.Periodic(period=0.37), standardise_X=False)
+    regressor.set_params(training__subset_iterations=30)
+    alone = regressor.fit(x, y).log_marginal_likelihood().value
+    more = regressor.set_params(training__restarts=2).fit(x, y).log_marginal_likelihood().value
+    assert more > alone + 50.0  # by 146 here: the one takes all for noise

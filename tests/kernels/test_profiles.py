@@ -206,3 +206,12 @@ def test_the_inner_product_is_no_function_of_the_distance() -> None:
     (leaf,) = Linear().program().leaves
     assert not leaf.is_stationary
     assert leaf.centre(X) is None
+
+
+def test_a_second_derivative_is_refused_and_never_zero():
+    """The slope is a number, which has no derivative of its own; that in distances torch itself refuses."""
+    alpha = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    total = RATIONAL_QUADRATIC.covariance(torch.ones(3, dtype=torch.float64), alpha).sum()
+    (first,) = torch.autograd.grad(total, alpha, create_graph=True)
+    with pytest.raises(InputError, match="Second derivatives"):
+        torch.autograd.grad(first + alpha, alpha)

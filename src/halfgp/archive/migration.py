@@ -117,6 +117,11 @@ def _from_6(stored: Stored) -> Stored:
     return replace(stored, header=header)
 
 
+def _from_7(stored: Stored) -> Stored:
+    """The seventh format has no groups: a file of targets that the same rows have is as it was."""
+    return stored
+
+
 def _grouped(value: object, moved: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Settings with those of the first level that moved in their groups, under their new names."""
     settings = dict(typed(value, "settings", dict))
@@ -134,4 +139,5 @@ STEPS: dict[int, Callable[[Stored], Stored]] = {
     4: _from_4,
     5: _from_5,
     6: _from_6,
+    7: _from_7,
 }

@@ -1,4 +1,8 @@
-"""An `ExactGP` as one safetensors file: every field is checked, and none is executed."""
+"""An `ExactGP` as one safetensors file: every field is checked, and none is executed.
+
+The header has settings, what the caller adds, and the fields of what was fitted. Where targets have rows of
+their own it has these for each group, and its tensors are under the group's number: "0.x", "1.x".
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ from halfgp.errors import FileError, InputError, NotFittedError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.json_values import as_plain, dataclass_from, object_from, typed
 from halfgp.kernel_json import kernel_from_spec, kernel_to_spec
-from halfgp.model import ExactGP, FitReport, Fitted
+from halfgp.model import ExactGP, FitReport, Fitted, FittedGroups, Group
+from halfgp.model.groups import AnyFitted
 from halfgp.model.trend import LinearTrend
 from halfgp.parameters import Parameter
 from halfgp.persistence import Stored, read_file, require, write_file
@@ -27,7 +32,8 @@ from halfgp.settings import Settings, as_bytes
 from halfgp.standardise import Standardisation
 from halfgp.training import Step
 
-HEADER = ("settings", "kernel", "squeeze", "report", "history", "posterior", "extra")
+FITTED = ("kernel", "squeeze", "report", "history", "posterior")
+HEADER, HEADER_OF_GROUPS = ("settings", "extra", *FITTED), ("settings", "extra", "dropped", "groups")
 ALWAYS = ("x", "y", "x.mean", "x.scale", "x.constant", "x.held", "y.mean", "y.scale")
 SOMETIMES = ("noise", "fixed_noise", "mean", "trend.slopes", "trend.level")
 MAY_BE_NONFINITE = ("noise",)  # its bounds
@@ -52,7 +58,25 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
         raise NotFittedError(
             "This ExactGP is not fitted yet, and there is nothing to save. Call `fit` first."
         )
-    fitted = model.fitted
+    fitted, settings = model.fitted, settings_to_json(model.settings)
+    about, tensors = _written_groups(fitted) if isinstance(fitted, FittedGroups) else _written(fitted)
+    write_file(path, "model", {"settings": settings, **about, "extra": dict(extra or {})}, tensors)
+    model.mark_saved()  # not a moment earlier: its checkpoint is all that is left of a fit that is killed
+
+
+def _written_groups(fitted: FittedGroups) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The fields and tensors of every group."""
+    fields: list[dict[str, Any]] = []
+    tensors: dict[str, Tensor] = {}
+    for k, group in enumerate(fitted.groups):
+        about, held = _written(group.fitted)
+        fields.append({"targets": list(group.targets), **about})
+        tensors |= {f"{k}.{name}": tensor for name, tensor in {**held, "rows": group.rows}.items()}
+    return {"dropped": fitted.dropped, "groups": fields}, tensors
+
+
+def _written(fitted: Fitted) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The fields and tensors of what was fitted together."""
     kind, form = format_of(fitted.posterior)
     about, tensors = form.write(fitted.posterior)
     tensors = {**_tensors(fitted), **tensors}
@@ -61,17 +85,14 @@ def save_model(model: ExactGP, path: FilePath, extra: Mapping[str, Any] | None =
             raise InputError(
                 f"`model` must be finite to be saved; its {name} is not. Fit it with a larger `noise_floor`."
             )
-    header = {
-        "settings": settings_to_json(model.settings),
+    fields = {
         "kernel": kernel_to_spec(fitted.posterior.hyperparameters.kernel),
         "squeeze": fitted.single,
         "report": as_plain(asdict(fitted.report)),
         "history": [as_plain(asdict(step)) for step in fitted.history],
         "posterior": {"kind": kind, **about},
-        "extra": dict(extra or {}),
     }
-    write_file(path, "model", header, tensors)
-    model.mark_saved()  # not a moment earlier: its checkpoint is all that is left of a fit that is killed
+    return fields, tensors
 
 
 def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:
@@ -90,8 +111,52 @@ def load_model(path: FilePath) -> tuple[ExactGP, dict[str, Any]]:
 
 
 def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
-    header = object_from(stored.header, "header", HEADER)
+    grouped = "groups" in stored.header
+    header = object_from(stored.header, "header", HEADER_OF_GROUPS if grouped else HEADER)
     settings = settings_from_json(header["settings"]).check()
+    if grouped:
+        fitted: AnyFitted = _groups(stored, settings)
+    else:
+        fitted = _fitted(replace(stored, header={name: header[name] for name in FITTED}), settings)
+    return ExactGP.restored(settings, fitted), typed(header["extra"], "extra", dict)
+
+
+def _groups(stored: Stored, settings: Settings) -> FittedGroups:
+    """Of targets that have rows of their own, each in one group."""
+    parts = typed(stored.header["groups"], "groups", list)
+    held: list[dict[str, Tensor]] = [{} for _ in parts]
+    for name, tensor in stored.tensors.items():
+        number, _, inner = name.partition(".")
+        if not number.isdecimal() or not inner or int(number) >= len(parts):
+            raise FileError(f"The tensor `{name}` is of no group, of which there are {len(parts)}.")
+        held[int(number)][inner] = tensor
+    groups: list[Group] = []
+    for k, (about, tensors) in enumerate(zip(parts, held, strict=True)):
+        fields = dict(object_from(about, f"groups.{k}", ("targets", *FITTED)))
+        targets = typed(fields.pop("targets"), f"groups.{k}.targets", list)
+        own = Stored(stored.kind, stored.version, fields, tensors)
+        rows = require(own, "rows", torch.int64, (None,))
+        del tensors["rows"]
+        fitted = _fitted(own, settings)
+        if fitted.single or len(targets) != fitted.targets or len(rows) != fitted.rows:
+            raise FileError(
+                f"`groups.{k}` must have the targets and rows that it names, {len(targets)} and {len(rows)}"
+                f" of them; got {fitted.targets} and {fitted.rows}."
+            )
+        if fitted.features != (groups[0].fitted.features if groups else fitted.features):
+            raise FileError(f"`groups.{k}` must have as many features as the others.")
+        if bool((rows.diff() <= 0).any()) or bool((rows < 0).any()):
+            raise FileError(f"`rows` of `groups.{k}` must be ascending, from 0 on.")
+        groups.append(Group(tuple(typed(t, f"groups.{k}.targets", int) for t in targets), rows, fitted))
+    named = [target for group in groups for target in group.targets]
+    if len(groups) < 2 or sorted(named) != list(range(len(named))):
+        raise FileError(f"`groups` must be several, and have every target once; got targets {named!s:.80}.")
+    return FittedGroups(tuple(groups), typed(stored.header["dropped"], "dropped", int))
+
+
+def _fitted(stored: Stored, settings: Settings) -> Fitted:
+    """Of targets that the same rows have."""
+    header = stored.header
     about = dict(typed(header["posterior"], "posterior", dict))
     form = _format(about.pop("kind", None))
     _check_tensors(stored, form)
@@ -116,8 +181,7 @@ def _model(stored: Stored) -> tuple[ExactGP, dict[str, Any]]:
     history = [dataclass_from(Step, step, f"history.{k}") for k, step in steps]
     y_scale, report = _standardisation(stored, "y", q), report.with_outcome(posterior.outcome)
     trend = _trend(stored, settings, d, q)
-    fitted = Fitted(posterior, x_scale, y_scale, single, history, report, trend)
-    return ExactGP.restored(settings, fitted), typed(header["extra"], "extra", dict)
+    return Fitted(posterior, x_scale, y_scale, single, history, report, trend)
 
 
 def _format(kind: object) -> PosteriorFormat:
@@ -213,8 +277,10 @@ def _trend(stored: Stored, settings: Settings, features: int, targets: int) -> L
     """The plane that the settings ask for."""
     names = {"trend.slopes", "trend.level"}
     held = names & set(stored.tensors)
-    if held != (names if settings.mean == "linear" else set()):
-        raise FileError(f'There must be tensors {sorted(names)} exactly if `settings.mean` is "linear".')
+    if held != (names if settings.mean == "linear" or isinstance(settings.mean, float) else set()):
+        raise FileError(
+            f'There must be tensors {sorted(names)} exactly if `settings.mean` is "linear" or a number.'
+        )
     if not held:
         return None
     return LinearTrend(

@@ -39,9 +39,12 @@ def settings_to_json(settings: Settings) -> dict[str, Any]:
         values["memory_limit"] = as_bytes(settings.memory_limit)
     if callable(settings.mean):
         raise InputError(
-            "`mean` must be a name for a model to be stored; got a function, and files hold no code. Take it"
-            " off the targets before `fit`, and add it to predictions. A plane, `mean='linear'`, is stored."
+            "`mean` must be a name or a number for a model to be stored; got a function, and files hold no"
+            " code. Take it off the targets before `fit`, and add it to predictions. `mean='linear'`,"
+            " a plane, is stored."
         )
+    if not isinstance(settings.mean, str):
+        values["mean"] = float(settings.mean)
     for name in GROUPS:
         group = getattr(settings, name)
         stored = {key: value for key, value in group.as_dict().items() if key not in NOT_STORED}

@@ -47,6 +47,9 @@ def cg(
         raise InputError(
             "`callback` must be None: iterates are not formed. Use `halfgp.cg`, which tells residuals."
         )
+    for name, given in (("A", A), ("b", b), ("x0", x0)):
+        if np.iscomplexobj(given):
+            raise InputError(f"`{name}` must be real; got complex numbers. Use scipy.sparse.linalg.cg.")
     right = np.asarray(b, dtype=np.float64)
     if right.ndim > 2 or (right.ndim == 2 and right.shape[1] != 1):
         raise InputError(f"`b` must have shape (n,) or (n, 1); got {right.shape}. `halfgp.cg` takes several.")

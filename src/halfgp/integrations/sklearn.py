@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor  # type: ignore[im
 from halfgp.errors import InputError
 from halfgp.estimator import GPRegressor
 from halfgp.kernels import Kernel
-from halfgp.sklearn_kernels import from_sklearn_kernel
+from halfgp.sklearn_kernels import as_fixed, from_sklearn_kernel
 
 
 def all_fixed(kernel: Kernel) -> Kernel:
@@ -34,11 +34,16 @@ def from_sklearn(regressor: GaussianProcessRegressor) -> GPRegressor:
         )
     if not hasattr(regressor, "X_train_"):
         raise InputError("`regressor` must be fitted; got one that is not. Call its `fit` first.")
+    if np.ndim(regressor.y_train_) > 1:
+        raise InputError(
+            f"`regressor` must have one target; got {np.shape(regressor.y_train_)[1]}. Fit one for each, or"
+            " `GPRegressor` with its kernel, which takes several."
+        )
     x = np.asarray(regressor.X_train_, dtype=np.float64)
     scale, mean = np.asarray(regressor._y_train_std), np.asarray(regressor._y_train_mean)
     y = np.asarray(regressor.y_train_) * scale + mean
     ours = GPRegressor(
-        all_fixed(from_sklearn_kernel(regressor.kernel_, x.shape[1])),
+        all_fixed(from_sklearn_kernel(as_fixed(regressor.kernel_), x.shape[1])),
         standardise_X=False,
         standardise_y=bool(regressor.normalize_y),
         mean="zero",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from halfgp.errors import InputError
+from halfgp.kernels.first_derivative import first_derivative
 
 LOG2_E = math.log2(math.e)
 
@@ -167,6 +168,7 @@ class _Covariance(torch.autograd.Function):
                 leaf = shape.detach().requires_grad_()
                 total = (ctx.profile.value(squared.detach(), leaf) * gradient).sum()
             (by_shape,) = torch.autograd.grad(total, leaf)
+            by_shape = first_derivative(by_shape, shape, squared, gradient)
         return gradient * slope, by_shape, None
 
 

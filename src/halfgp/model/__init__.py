@@ -12,6 +12,7 @@ from halfgp.model.callbacks import FitCallback, FitEvent, SolveIteration
 from halfgp.model.exact_gp import ExactGP
 from halfgp.model.fit_report import FitReport
 from halfgp.model.fitted import Fitted
+from halfgp.model.groups import FittedGroups, Group
 from halfgp.model.stages import conditioning_of, training_of
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "FitEvent",
     "FitReport",
     "Fitted",
+    "FittedGroups",
     "FloatArray",
+    "Group",
     "LeaveOneOut",
     "LogLikelihood",
     "NumericalError",

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from halfgp.choices import choose_method
 from halfgp.cluster import make_cluster_plan
 from halfgp.data import ArrayLike, as_levels, as_points
@@ -22,11 +24,12 @@ from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, Predict
 from halfgp.model.callbacks import Audience, FitCallback
 from halfgp.model.fit_report import FitReport
 from halfgp.model.fitted import Fitted
-from halfgp.model.observations import Observations
+from halfgp.model.groups import AnyFitted, FittedGroups, Group, groups_of, joined
+from halfgp.model.observations import Observations, Pattern
 from halfgp.model.stages import compared, conditioning_of, training_of
 from halfgp.model.start import starting_point
 from halfgp.model.trend import Trend, trend_of
-from halfgp.planner import Plan, make_plan
+from halfgp.planner import Plan, joined_plan, make_plan
 from halfgp.prediction import ExactPosterior, Posterior, condition
 from halfgp.priors import as_priors, check_names
 from halfgp.problem import Problem
@@ -44,7 +47,9 @@ class ExactGP:
         options: fields of `Settings`; one within a group may also be said as in `solve__tol=1e-4`.
 
     What a fit finds is in `fitted`, and its parts have names here: `posterior`, `hyperparameters`, `history`,
-    `report`, `x_scale`, `y_scale` and `relevance`. Before `fit` each raises a `NotFittedError`.
+    `report`, `x_scale`, `y_scale` and `relevance`. Before `fit` each raises a `NotFittedError`. Of targets
+    that not all rows have, `fitted.groups` has those together that the same rows have, each group with a
+    posterior, scales and hyperparameters of its own.
 
     Attributes:
         settings: as given.
@@ -54,11 +59,11 @@ class ExactGP:
     def __init__(self, kernel: str | Kernel = Settings.kernel, **options: Any) -> None:
         self.settings = Settings(kernel).with_params(**options)
         self.traffic: Traffic | None = None
-        self._fitted: Fitted | None = None
-        self._checkpoint: Checkpoint | None = None  # of a fit that is done, until the model is saved
+        self._fitted: AnyFitted | None = None
+        self._checkpoints: list[Checkpoint] = []  # of a fit that is done, until the model is saved
 
     @classmethod
-    def restored(cls, settings: Settings, fitted: Fitted) -> ExactGP:
+    def restored(cls, settings: Settings, fitted: AnyFitted) -> ExactGP:
         """A model that was fitted before."""
         model = cls(**settings.as_dict())
         model._fitted = fitted
@@ -76,7 +81,9 @@ class ExactGP:
 
         Args:
             X: (n, d), finite.
-            y: (n,) or (n, q) targets that share one kernel; rows with NaN are dropped, with a warning.
+            y: (n,) or (n, q) targets. Those that are known in the same rows share one kernel; of others each
+                is learned from the rows that have it, as if it were fitted alone. Rows with nothing but NaN
+                are dropped, with a warning.
             noise: (n,) known variances of the rows, in the units of y squared, instead of a learned one.
             callbacks: each is called as callback(event), with a `Step` after every evaluation of the
                 likelihood and a `SolveIteration` after every iteration of the last solve.
@@ -85,22 +92,44 @@ class ExactGP:
         work, and each has the model afterwards; a rank that is lost ends all of them. See
         `halfgp.distributed`.
 
-        Ctrl-C ends the training with what was found so far, unless there are several ranks. With a
-        `checkpoint`, a fit that was interrupted or killed goes on where it was, in training or in the last
-        solve, and ends with the same bits. Its files stay until the model is saved. A fit that fails changes
-        nothing here.
+        Ctrl-C ends the training with what was found so far, unless there are several ranks; targets of other
+        rows, whose training has not begun, are trained then. With a `checkpoint`, a fit that was interrupted
+        or killed goes on where it was, in training or in the last solve, and ends with the same bits. Its
+        files stay until the model is saved. A fit that fails changes nothing here.
         """
-        began, settings, ranks = time.perf_counter(), self.settings.check(), ranks_here()
+        settings, ranks = self.settings.check(), ranks_here()
         with Heartbeat(ranks):
             require_agreement(ranks, {**environment(), **compared(settings)})
             rows = Observations.of(X, y, noise, settings.device)
             require_agreement(ranks, rows.fingerprints() if ranks is not None else {})
-            trend = trend_of(settings.mean, rows.points, rows.targets)
-            rows = rows.without(trend)
-            scales = rows.scales(settings)
-            self._fit(rows, trend, scales, Audience(callbacks), ranks, began)
+            rows.check_known()
+            audience, q = Audience(callbacks), rows.targets.shape[1]
+            patterns = rows.patterns(range(q))
+            self._require_memory(patterns, rows.points.shape[1], ranks)
+            groups, checkpoints = [], []
+            for index, pattern in enumerate(patterns):
+                began, some = time.perf_counter(), rows.taken(pattern)
+                trend = trend_of(settings.mean, some.points, some.targets, pattern.targets, q)
+                some = some.without(trend)
+                scales, path = some.scales(settings), _checkpoint_path(settings, index)
+                fitted, checkpoint = self._fit(some, trend, scales, audience, ranks, path, began)
+                groups.append(Group(*pattern, fitted))
+                checkpoints.append(checkpoint)
+        self._fitted = joined(groups, rows.dropped)
+        self._checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint is not None]
+        for checkpoint in self._checkpoints:
+            checkpoint.finish()
         self.traffic = None if ranks is None else ranks.traffic.ended()
         return self
+
+    def _require_memory(self, patterns: Sequence[Pattern], features: int, ranks: Ranks | None) -> None:
+        """Refuse what does not fit, before any work."""
+        if ranks is None:
+            self._planned(patterns, features).require()
+            return
+        for targets, which in patterns:
+            plan = make_cluster_plan(len(which), features, len(targets), self.settings, ranks=ranks.count)
+            plan.require()
 
     def _fit(
         self,
@@ -109,22 +138,22 @@ class ExactGP:
         scales: tuple[Standardisation, Standardisation],
         audience: Audience,
         ranks: Ranks | None,
+        path: Path | None,
         began: float,
-    ) -> None:
-        """Learn from rows without their trend and condition on them, over ranks where there are some."""
+    ) -> tuple[Fitted, Checkpoint | None]:
+        """Learn from rows without their trend and condition on them, over ranks where there are some.
+
+        Returns:
+            What was found, and the checkpoint of what is done.
+        """
         settings, (x_scale, y_scale) = self.settings, scales
         problem = rows.problem(x_scale, y_scale, settings)
         if choose_method(settings.method, problem.rows) != "cholesky":  # which every rank does by itself
             problem = replace(problem, ranks=ranks)
-        (n, d), q = problem.x.shape, problem.y.shape[1]
-        if ranks is None:
-            make_plan(n, d, q, settings).require()
-        else:
-            make_cluster_plan(n, d, q, settings, ranks=ranks.count).require()
         start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
         if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
-        checkpoint = self._checkpoint_of(problem, start)
+        checkpoint = self._checkpoint_of(path, problem, start)
         with torch_threads(settings.threads):
             trained = train(
                 start,
@@ -145,12 +174,8 @@ class ExactGP:
             began=began,
             interrupted=trained.interrupted,
         )
-        self._fitted = Fitted(
-            posterior.whole(), x_scale, y_scale, rows.single, trained.history, report, trend
-        )
-        self._checkpoint = None if trained.interrupted else checkpoint
-        if self._checkpoint is not None:
-            self._checkpoint.finish()
+        fitted = Fitted(posterior.whole(), x_scale, y_scale, rows.single, trained.history, report, trend)
+        return fitted, None if trained.interrupted else checkpoint
 
     def predict(
         self,
@@ -241,46 +266,66 @@ class ExactGP:
 
         Args:
             X: (m, d).
-            y: (m,) or (m, q); rows with NaN are dropped, with a warning.
+            y: (m,) or (m, q); each target is conditioned on the rows that have it, and rows with nothing but
+                NaN are dropped, with a warning.
             noise: (m,) variances of the rows, exactly if `fit` was given some.
             callbacks: each hears of the solve, as in `fit`.
         """
-        began = time.perf_counter()
         fitted, audience = self.fitted, Audience(callbacks)
-        old = fitted.posterior.problem
-        if (noise is None) != (old.fixed_noise is None):
+        if (noise is None) != (fitted.each[0].posterior.problem.fixed_noise is None):
             raise InputError(
                 "`noise` must be given to `update` exactly if it was given to `fit`:"
                 " rows have variances of their own or share one."
             )
-        rows = Observations.of(fitted.points(X), y, noise).without(fitted.trend)
+        rows = Observations.of(fitted.points(X), y, noise)
         if rows.targets.shape[1] != fitted.targets:
             raise InputError(
                 f"`y` must have {fitted.targets} targets, as in `fit`; got {rows.targets.shape[1]}."
             )
-        problem = old.extended(rows.problem(fitted.x_scale, fitted.y_scale, self.settings))
+        groups = []
+        for group in groups_of(fitted):
+            for pattern in rows.patterns(group.targets):
+                if pattern.targets == group.targets and not len(pattern.rows):
+                    groups.append(group)  # nothing is new
+                    continue
+                which = torch.cat([group.rows, fitted.rows + pattern.rows])
+                found = self._extended(group, rows, pattern, audience)
+                groups.append(Group(pattern.targets, which, found))
+        self._fitted = joined(groups, rows.dropped)
+        return self
+
+    def _extended(self, group: Group, rows: Observations, pattern: Pattern, audience: Audience) -> Fitted:
+        """A group's targets of that pattern, conditioned on the rows that have them, too."""
+        began, fitted = time.perf_counter(), group.fitted
+        inner = [group.targets.index(target) for target in pattern.targets]
+        trend = None if fitted.trend is None else fitted.trend.of_targets(inner)
+        y_scale, some = fitted.y_scale.of_columns(inner), rows.taken(pattern).without(trend)
+        added = some.problem(fitted.x_scale, y_scale, self.settings)
+        problem = fitted.posterior.problem.of_targets(inner).extended(added)
         # What a fit takes without its training.
         solve = self.settings.with_params(method="cg", training__subset=0, training__steps=0)
         make_plan(problem.rows, problem.x.shape[1], problem.y.shape[1], solve).require()
         method = choose_method(self.settings.method, problem.rows)
+        start = fitted.posterior.start(problem.rows)
+        if start is not None and len(inner) < fitted.targets:
+            start = start[:, inner]
         with torch_threads(self.settings.threads):
             posterior = condition(
                 problem,
-                fitted.posterior.hyperparameters,
+                fitted.posterior.hyperparameters.of_targets(inner),
                 conditioning_of(self.settings, method, problem.rows),
-                fitted.posterior.start(problem.rows),
+                start,
                 audience.see_iteration,
             )
         report = FitReport.of(
             posterior,
             fitted.history,
             method=method,
-            dropped=rows.dropped,
+            dropped=some.dropped,
             scale=fitted.report.scale,
             began=began,
         )
-        self._fitted = replace(fitted, posterior=posterior, report=report)
-        return self
+        return Fitted(posterior, fitted.x_scale, y_scale, fitted.single, fitted.history, report, trend)
 
     def log_marginal_likelihood(self) -> LogLikelihood:
         """Of the training targets, at the hyperparameters found."""
@@ -295,9 +340,7 @@ class ExactGP:
 
         Exact up to `CHOLESKY_ROWS` rows; beyond by probes, with a standard error.
         """
-        return self.fitted.log_marginal_likelihood_at(
-            theta, choose_method(self.settings.method, self.fitted.posterior.problem.rows) == "cholesky"
-        )
+        return self.fitted.log_marginal_likelihood_at(theta, self.settings.method)
 
     @property
     def theta(self) -> FloatArray:
@@ -308,10 +351,25 @@ class ExactGP:
         """Predictions of every training row from the others, without fitting again."""
         return self.fitted.leave_one_out()
 
-    def plan(self, X: ArrayLike, targets: int = 1) -> Plan:
-        """Memory, passes and minutes that `fit` on these points would take, before any work."""
+    def plan(self, X: ArrayLike, targets: int = 1, *, y: ArrayLike | None = None) -> Plan:
+        """Memory, passes and minutes that `fit` on these points would take, before any work.
+
+        Args:
+            X: (n, d).
+            targets: so many, which all rows have.
+            y: the targets themselves, (n,) or (n, q), where not all rows have all of them.
+        """
+        self.settings.check()
         points = as_points(X, "X")
-        return make_plan(len(points), points.shape[1], targets, self.settings.check())
+        if y is None:
+            return make_plan(len(points), points.shape[1], targets, self.settings)
+        rows = Observations.of(points, y, None)
+        return self._planned(rows.patterns(range(rows.targets.shape[1])), points.shape[1])
+
+    def _planned(self, patterns: Sequence[Pattern], features: int) -> Plan:
+        """Of fits of targets that the same rows have, one after the other."""
+        sizes = [(len(pattern.rows), len(pattern.targets)) for pattern in patterns]
+        return joined_plan([make_plan(n, features, q, self.settings) for n, q in sizes])
 
     @property
     def is_fitted(self) -> bool:
@@ -319,7 +377,7 @@ class ExactGP:
         return self._fitted is not None
 
     @property
-    def fitted(self) -> Fitted:
+    def fitted(self) -> AnyFitted:
         """Everything that the last fit found."""
         if self._fitted is None:
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call `fit` first.")
@@ -328,12 +386,12 @@ class ExactGP:
     @property
     def posterior(self) -> Posterior:
         """What predictions are made of, on standardised rows."""
-        return self.fitted.posterior
+        return self._only("posterior").posterior
 
     @property
     def hyperparameters(self) -> Hyperparameters:
         """As found, in standardised units."""
-        return self.fitted.posterior.hyperparameters
+        return self._only("hyperparameters").posterior.hyperparameters
 
     @property
     def history(self) -> list[Step]:
@@ -348,23 +406,33 @@ class ExactGP:
     @property
     def x_scale(self) -> Standardisation:
         """What standardises points."""
-        return self.fitted.x_scale
+        return self._only("x_scale").x_scale
 
     @property
     def y_scale(self) -> Standardisation:
         """What standardises targets."""
-        return self.fitted.y_scale
+        return self._only("y_scale").y_scale
 
     @property
     def relevance(self) -> FloatArray | None:
         """(d,) inverse lengthscales on standardised features, largest 1; None without one per feature."""
         return self.fitted.relevance
 
+    def _only(self, name: str) -> Fitted:
+        """What was found, where there is one of what is asked for."""
+        fitted = self.fitted
+        if isinstance(fitted, FittedGroups):
+            raise InputError(
+                f"There is one `{name}` for targets that the same rows have; those of this model are in"
+                f" {len(fitted.groups)} groups. Ask each of them: `fitted.groups[0].fitted`."
+            )
+        return fitted
+
     def mark_saved(self) -> None:
-        """Say that the model is in a file: the checkpoint of its fit, kept for that long, is removed."""
-        if self._checkpoint is not None:
-            self._checkpoint.remove()
-            self._checkpoint = None
+        """Say that the model is in a file: checkpoints of its fit, kept for that long, are removed."""
+        for checkpoint in self._checkpoints:
+            checkpoint.remove()
+        self._checkpoints = []
 
     def _conditioned(
         self, problem: Problem, trained: Trained, checkpoint: Checkpoint | None, audience: Audience
@@ -386,12 +454,21 @@ class ExactGP:
             problem, hyperparameters, conditioning, trained.weights, audience.see_iteration, solves
         )
 
-    def _checkpoint_of(self, problem: Problem, start: Hyperparameters) -> Checkpoint | None:
-        if self.settings.checkpoint is None:
+    def _checkpoint_of(
+        self, path: Path | None, problem: Problem, start: Hyperparameters
+    ) -> Checkpoint | None:
+        if path is None:
             return None
-        path = Path(self.settings.checkpoint)
         if (problem.ranks is None or problem.ranks.is_first) and not path.parent.is_dir():
             raise FileError(
                 f"`checkpoint` needs the directory `{path.parent}`, which is not there. Create it."
             )
         return Checkpoint.of(path, problem, start, training_of(self.settings), self.settings.priors)
+
+
+def _checkpoint_path(settings: Settings, group: int) -> Path | None:
+    """Where that of a group of targets is: the first has the name that is given."""
+    if settings.checkpoint is None:
+        return None
+    path = Path(settings.checkpoint)
+    return path.with_name(f"{path.name}.{group}") if group else path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from halfgp.training import Step
 
 @dataclass(frozen=True)
 class FitReport:
-    """How a fit went.
+    """How a fit went; of targets with rows of their own, see `joined`.
 
     Attributes:
         method: "cholesky" or "cg".
@@ -80,6 +81,37 @@ class FitReport:
             seconds=time.perf_counter() - began,
             memory=peak_memory(),
             interrupted=interrupted,
+        )
+
+    @classmethod
+    def joined(cls, reports: Sequence[FitReport], *, rows: int, dropped: int) -> FitReport:
+        """On several fits, one after the other: sums of what they took, and the worst of how they came out.
+
+        Args:
+            reports: on each.
+            rows: that any of them used.
+            dropped: rows that none did.
+        """
+
+        def named(name: str) -> str:
+            return ", ".join(dict.fromkeys(getattr(report, name) for report in reports))
+
+        return cls(
+            method=named("method"),
+            variance=named("variance"),
+            rows=rows,
+            dropped=dropped,
+            steps=sum(report.steps for report in reports),
+            passes=sum(report.passes for report in reports),
+            skipped=min(report.skipped for report in reports),
+            residual=max(report.residual for report in reports),
+            route=named("route"),
+            error=max(report.error for report in reports),
+            solved=all(report.solved for report in reports),
+            scale=max((report.scale for report in reports), key=lambda scale: abs(math.log(scale))),
+            seconds=sum(report.seconds for report in reports),
+            memory=max(report.memory for report in reports),
+            interrupted=any(report.interrupted for report in reports),
         )
 
     def with_outcome(self, outcome: Outcome) -> FitReport:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfgp.choices import choose_method
 from halfgp.data import ArrayLike, as_levels, as_noise, as_points, as_real, check_magnitude
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Coordinates
@@ -55,9 +56,19 @@ class Fitted:
     trend: Trend | None = None
 
     @property
+    def each(self) -> tuple[Fitted, ...]:
+        """What was fitted, group by group of targets that the same rows have: here there is one."""
+        return (self,)
+
+    @property
     def features(self) -> int:
         """The number d of columns of points."""
         return len(self.x_scale.mean)
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return self.posterior.problem.rows
 
     @property
     def targets(self) -> int:
@@ -156,14 +167,15 @@ class Fitted:
         hyperparameters = self.posterior.hyperparameters.unbounded()
         return Coordinates(hyperparameters).vector(hyperparameters).numpy()
 
-    def log_marginal_likelihood_at(self, theta: ArrayLike, dense: bool) -> tuple[LogLikelihood, FloatArray]:
-        """As `ExactGP.log_marginal_likelihood_at`."""
+    def log_marginal_likelihood_at(self, theta: ArrayLike, method: str) -> tuple[LogLikelihood, FloatArray]:
+        """As `ExactGP.log_marginal_likelihood_at`, by the method of the settings."""
         vector = as_real(theta, "theta").double().reshape(-1)
         here = self.theta
         if len(vector) != len(here):
             raise InputError(f"`theta` must have {len(here)} numbers; got {len(vector)}.")
         check_magnitude(vector, "theta")
         problem, coordinates = self.posterior.problem, Coordinates(self.posterior.hyperparameters.unbounded())
+        dense = choose_method(method, problem.rows) == "cholesky"
         found = marginal_likelihood(coordinates.hyperparameters(vector), problem, dense=dense)
         units = problem.rows * float(self.y_scale.scale.log().sum())
         gradient = coordinates.pull_back(vector, found.gradient)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -16,13 +18,25 @@ from halfgp.settings import Settings, as_bytes
 from halfgp.standardise import Standardisation
 
 
+class Pattern(NamedTuple):
+    """Targets that are known in the same rows.
+
+    Attributes:
+        targets: which columns, ascending.
+        rows: (m,) which rows have them, ascending.
+    """
+
+    targets: tuple[int, ...]
+    rows: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class Observations:
     """Rows in the user's units, as tensors.
 
     Attributes:
         points: (n, d).
-        targets: (n, q).
+        targets: (n, q); NaN where a row has some of them and not that one.
         variances: (n,) known noise, or None.
         dropped: how many rows had no target.
         single: whether targets came as (n,).
@@ -36,21 +50,59 @@ class Observations:
 
     @classmethod
     def of(cls, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None, device: str = "auto") -> Observations:
-        """The rows that have targets, on a device; a warning for the others."""
+        """The rows that have any target, on a device; a warning for the others."""
         points = on_device(as_points(X, "X"), device).double().contiguous()
         n = len(points)
         targets, single = as_targets(y, "y", n)
         targets = targets.to(points.device)
         variances = None if noise is None else as_noise(noise, n, points.device).expand(n)
-        whole = targets.isfinite().all(dim=1)
-        dropped = n - int(whole.sum())
+        if variances is not None and targets.shape[1] > 1:
+            raise InputError(
+                f"`noise` for every row goes with one target; got {targets.shape[1]}. Fit one model for each."
+            )
+        known = targets.isfinite().any(dim=1)
+        dropped = n - int(known.sum())
         if dropped == n:
             raise InputError(f"`y` has no row with a target, of {n}. There is nothing to learn from.")
         if dropped:
-            warnings.warn(_about_missing(targets, whole), DataWarning, stacklevel=3)
-            points, targets = points[whole], targets[whole]
-            variances = None if variances is None else variances[whole]
+            warnings.warn(
+                f"{dropped} of {n} rows have no target (NaN in `y`) and are left out.",
+                DataWarning,
+                stacklevel=3,
+            )
+            points, targets = points[known], targets[known]
+            variances = None if variances is None else variances[known]
         return cls(points, targets, variances, dropped, single)
+
+    def patterns(self, targets: Sequence[int]) -> list[Pattern]:
+        """Some targets, those together that the same rows have; in the order of the first of each."""
+        known = self.targets.isfinite()
+        alike: dict[bytes, list[int]] = {}
+        for target in targets:
+            alike.setdefault(known[:, target].cpu().numpy().tobytes(), []).append(target)
+        return [Pattern(tuple(some), known[:, some[0]].nonzero()[:, 0]) for some in alike.values()]
+
+    def check_known(self) -> None:
+        """Refuse a target that no row has."""
+        unknown = (~self.targets.isfinite().any(dim=0)).nonzero()[:, 0].tolist()
+        if unknown:
+            raise InputError(
+                f"`y` must have a value of every target in some row; got NaN alone in column {unknown[0]} of"
+                f" {self.targets.shape[1]}. There is nothing to learn of it: leave that column out."
+            )
+
+    def taken(self, pattern: Pattern) -> Observations:
+        """The rows that have some targets, and these alone."""
+        if pattern.targets == tuple(range(self.targets.shape[1])):
+            return self  # no row has fewer than all
+        rows, columns = pattern.rows, list(pattern.targets)
+        return Observations(
+            self.points[rows],
+            self.targets[rows][:, columns],
+            None if self.variances is None else self.variances[rows],
+            self.dropped + len(self.points) - len(rows),
+            single=False,
+        )
 
     def fingerprints(self) -> dict[str, str]:
         """What tells the rows from others, by argument."""
@@ -92,24 +144,7 @@ class Observations:
         """Known variances (n,) of standardised targets."""
         if self.variances is None:
             return None
-        if self.targets.shape[1] > 1:
-            raise InputError(
-                f"`noise` for every row goes with one target; got {self.targets.shape[1]}."
-                " Fit one model for each."
-            )
         fixed: Tensor = self.variances / y_scale.scale[0] ** 2
         if not bool((fixed > 0).all()):
             raise InputError(f"`noise` must be positive for every row; got {float(self.variances.min()):g}.")
         return fixed
-
-
-def _about_missing(targets: Tensor, whole: Tensor) -> str:
-    """What is left out, and how to keep what it had to say."""
-    missing = f"{int((~whole).sum())} of {len(whole)} rows have no target (NaN in `y`) and are left out."
-    partial = int((targets.isfinite().any(dim=1) & ~whole).sum())
-    if not partial:
-        return missing
-    return (
-        f"{missing} {partial} of them have some of their {targets.shape[1]} targets: these share one set of"
-        " rows here. Fit a model for each target, `fit(X, y[:, k])`, and it uses all rows of its own."
-    )

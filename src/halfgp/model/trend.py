@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,12 +13,20 @@ from torch import Tensor
 from halfgp.data import as_real
 from halfgp.errors import InputError
 
-Trend = Callable[[Tensor], Tensor]  # points (m, d) in the user's units to means (m, q)
+
+class Trend(Protocol):
+    """A mean function of some targets."""
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Means (m, q) at points (m, d) in the user's units."""
+
+    def of_targets(self, targets: Sequence[int]) -> Trend:
+        """That of some of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTrend:
-    """A plane through the rows, by least squares: x'slopes + level.
+    """A plane: x'slopes + level.
 
     Attributes:
         slopes: (d, q).
@@ -28,7 +38,7 @@ class LinearTrend:
 
     @classmethod
     def through(cls, points: Tensor, targets: Tensor) -> LinearTrend:
-        """Of rows (n, d) and (n, q); the least slopes where rows leave a choice."""
+        """By least squares, of rows (n, d) and (n, q); the least slopes where rows leave a choice."""
         middle, mean = points.mean(dim=0), targets.mean(dim=0)
         about = (points - middle).cpu(), (targets - mean).cpu()  # where the driver is that takes any rank
         slopes: Tensor = torch.linalg.lstsq(*about, driver="gelsd").solution.to(points.device)
@@ -38,6 +48,10 @@ class LinearTrend:
         """At points (m, d)."""
         return points @ self.slopes + self.level
 
+    def of_targets(self, targets: Sequence[int]) -> LinearTrend:
+        """That of some targets."""
+        return LinearTrend(self.slopes[:, list(targets)], self.level[list(targets)])
+
 
 @dataclass(frozen=True, eq=False)
 class CallableTrend:
@@ -46,10 +60,12 @@ class CallableTrend:
     Attributes:
         function: the user's.
         targets: q.
+        taken: those of them that are asked for.
     """
 
     function: Callable[..., object]
     targets: int
+    taken: tuple[int, ...]
 
     def __call__(self, points: Tensor) -> Tensor:
         """At points (m, d), checked."""
@@ -64,11 +80,26 @@ class CallableTrend:
             )
         if not bool(values.isfinite().all()):
             raise InputError("`mean` must give finite numbers; got NaN or infinity.")
-        return values.to(points.device).expand(len(points), self.targets)
+        return values.to(points.device).expand(len(points), self.targets)[:, list(self.taken)]
+
+    def of_targets(self, targets: Sequence[int]) -> CallableTrend:
+        """That of some targets, of those that are asked for."""
+        return replace(self, taken=tuple(self.taken[target] for target in targets))
 
 
-def trend_of(mean: object, points: Tensor, targets: Tensor) -> Trend | None:
-    """That of the setting "linear" or of a function; None for what is learned with the kernel, or zero."""
+def trend_of(mean: object, points: Tensor, targets: Tensor, taken: tuple[int, ...], of: int) -> Trend | None:
+    """That of the setting "linear", of a number or of a function; None for what is learned, or zero.
+
+    Args:
+        mean: the setting.
+        points: (n, d).
+        targets: (n, q) at them.
+        taken: which these are.
+        of: so many targets that a function is about.
+    """
     if mean == "linear":
         return LinearTrend.through(points, targets)
-    return CallableTrend(mean, targets.shape[1]) if callable(mean) else None
+    if isinstance(mean, Real):
+        d, q = points.shape[1], targets.shape[1]
+        return LinearTrend(targets.new_zeros(d, q), targets.new_full((q,), float(mean)))
+    return CallableTrend(mean, of, taken) if callable(mean) else None

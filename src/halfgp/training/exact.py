@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -65,7 +65,8 @@ def train_exactly(
         flat: a change of the loss per row, in an iteration, that ends it.
         observe: called with every evaluation; whatever it raises ends the training.
         reach: how far, on the real line, a parameter may go from where it started.
-        optimise: a user's, instead of L-BFGS: optimise(function, vector, bounds), as scikit-learn calls it.
+        optimise: a user's, instead of L-BFGS: optimise(function, vector, bounds) to a vector and its loss, as
+            scikit-learn calls it; that vector is where training ends, whatever else was looked at.
 
     Returns:
         Hyperparameters and their loss; NaN without an iteration.
@@ -80,8 +81,10 @@ def train_exactly(
         return start, search.lowest
     bounds = _bounds(start, origin, rows, reach)
     if optimise is not None:
-        optimise(search.evaluate_for_user, origin.numpy().copy(), np.array(bounds))
-        return coordinates.hyperparameters(search.best), search.lowest
+        found = optimise(search.evaluate_for_user, origin.numpy().copy(), np.array(bounds))
+        chosen = _chosen(found, len(origin))
+        loss, _ = search.evaluate(chosen)
+        return coordinates.hyperparameters(torch.from_numpy(chosen)), loss
     from scipy.optimize import minimize  # here: it takes a third of a second to import
 
     minimize(
@@ -93,6 +96,20 @@ def train_exactly(
         options={"maxiter": iterations, "ftol": flat},
     )
     return coordinates.hyperparameters(search.best), search.lowest
+
+
+def _chosen(found: object, size: int) -> NDArray[np.float64]:
+    """The vector (p,) that a user's optimiser came to."""
+    try:
+        vector, _value = cast(tuple[Any, Any], found)
+        chosen = np.array(vector, dtype=np.float64)
+    except (TypeError, ValueError):
+        chosen = np.zeros(0)
+    if chosen.shape != (size,) or not np.isfinite(chosen).all():
+        raise InputError(
+            f"`training__search` must return theta, {size} finite numbers, and its value; got {found!r:.200}."
+        )
+    return chosen
 
 
 def _bounds(start: Hyperparameters, origin: Tensor, rows: int, reach: float) -> list[tuple[float, float]]:

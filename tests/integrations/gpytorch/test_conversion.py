@@ -62,7 +62,7 @@ def test_a_kernel_has_the_same_covariance(name):
     )
 
 
-def test_predictions_are_the_same():
+def test_predictions_are_the_same_and_stay_so_in_a_file(tmp_path):
     theirs = model(KERNELS["on columns"]())
     x_new = torch.randn(10, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     ours = halfgp.from_gpytorch(theirs)
@@ -71,6 +71,8 @@ def test_predictions_are_the_same():
         expected = theirs(x_new)
     np.testing.assert_allclose(mean, expected.mean.numpy(), rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(std, expected.stddev.numpy(), rtol=1e-5)
+    ours.save(tmp_path / "model")
+    np.testing.assert_array_equal(halfgp.load(tmp_path / "model").predict(x_new.numpy()), mean)
 
 
 def test_what_is_none_of_ours_is_refused():

@@ -21,7 +21,7 @@ from gpytorch.kernels import (
 )
 
 from halfgp import RBF, KernelOperator, PivotedCholesky
-from halfgp.errors import BackendWarning
+from halfgp.errors import BackendWarning, InputError
 from halfgp.integrations.gpytorch import KernelCovariance, NoisyCovariance, enable
 from halfgp.likelihood.krylov import krylov_terms
 
@@ -216,8 +216,13 @@ class LooksIntoAnother(gpytorch.kernels.Kernel):
         return self.inner.forward(x1, x2, diag=diag, **params).pow(2)
 
 
-@pytest.mark.parametrize("kind", [CallsItsBase, LooksIntoAnother])
-def test_a_kernel_that_computes_with_entries_of_another_gets_them(kind):
+class MeasuresOtherwise(MaternKernel):
+    def covar_dist(self, x1, x2, **params):
+        return 2.0 * super().covar_dist(x1, x2, **params)
+
+
+@pytest.mark.parametrize("kind", [CallsItsBase, LooksIntoAnother, MeasuresOtherwise])
+def test_a_kernel_with_entries_or_distances_of_its_own_is_gpytorchs(kind):
     x, y = rows(60)
     x_new, _ = rows(5, seed=1)
     theirs = script(ScaleKernel(kind()), x, y, x_new, 2)
@@ -326,3 +331,33 @@ def test_a_composed_kernel_is_one_matrix():
         matrix = KERNELS["sum"]().double()(x).evaluate_kernel()
         assert isinstance(matrix, KernelCovariance)
         assert isinstance(matrix.add_jitter(0.1), NoisyCovariance)
+
+
+@pytest.mark.parametrize("largest", [20, 800])
+def test_no_points_are_predicted_too(largest):
+    x, y = rows(60)
+    with enable(), gpytorch.settings.max_cholesky_size(largest):
+        mean, variance = untrained(ScaleKernel(RBFKernel()), x, y, x[:0])
+    assert mean.shape == variance.shape == (0,)
+
+
+def of_a_product(kernel, x, y):
+    return (kernel(x) @ y[:, None]).square().sum()
+
+
+def of_the_likelihood(kernel, x, y):
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    model = Model(x, y, likelihood, kernel).double()
+    return gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)(model(x), y)
+
+
+@pytest.mark.parametrize("value", [of_a_product, of_the_likelihood])
+def test_second_derivatives_are_refused_and_never_wrong(value):
+    """Autograd does not look into first ones, and what it adds up without them is not all there is."""
+    x, y = rows(60)
+    kernel = ScaleKernel(RBFKernel()).double()
+    parameters = list(kernel.parameters())
+    with enable(), gpytorch.settings.max_cholesky_size(20):
+        first = torch.autograd.grad(value(kernel, x, y), parameters, create_graph=True)
+        with pytest.raises(InputError, match="outside of `enable`"):
+            torch.autograd.grad(sum(part.sum() for part in first), parameters, allow_unused=True)

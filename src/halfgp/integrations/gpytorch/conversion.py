@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import gpytorch
-import numpy as np
 import torch
 
 from halfgp.errors import InputError
@@ -50,25 +48,14 @@ def from_gpytorch(model: Any) -> GPRegressor:
     if x.ndim != 2 or y.ndim != 1:
         raise InputError(f"`model` must have one batch of rows, (n, d) and (n,); got {tuple(x.shape)}.")
     noise = model.likelihood.noise.detach().double()
-    mean = _constant(model.mean_module)
     ours = GPRegressor(
         all_fixed(kernel_of(model.covar_module, x.shape[1])),
         standardise_X=False,
         standardise_y=False,
-        mean=_Constant(mean) if mean else "zero",
+        mean=_constant(model.mean_module),
         priors=None,
     )
     return ours.fit(x.numpy(), y.numpy(), noise.expand(len(x)).numpy())
-
-
-@dataclass(frozen=True)
-class _Constant:
-    """A mean that is known."""
-
-    value: float
-
-    def __call__(self, points: Any) -> Any:
-        return np.full(len(points), self.value)
 
 
 def _constant(mean_module: Any) -> float:

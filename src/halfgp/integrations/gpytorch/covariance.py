@@ -14,6 +14,7 @@ from torch import Tensor
 
 from halfgp.integrations.gpytorch.kept_pattern import KeptPattern
 from halfgp.kernels import Kernel
+from halfgp.kernels.first_derivative import first_derivative
 from halfgp.operators import KernelOperator
 from halfgp.precision import Precision
 
@@ -110,8 +111,11 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
             for total, part in zip(flat, parts, strict=True):
                 if part is not None:
                     total[k] += torch.as_tensor(part).to(total)
-        wanted = zip((self.x1, self.x2, *self.values), totals, strict=True)
-        return tuple(total if t.requires_grad else None for t, total in wanted)
+        tensors = (self.x1, self.x2, *self.values)
+        return tuple(
+            first_derivative(total, u, v, *tensors) if t.requires_grad else None
+            for t, total in zip(tensors, totals, strict=True)
+        )
 
     def _diagonal(self) -> Tensor:
         if not self._is_square:

@@ -105,8 +105,8 @@ class enable:
         own = _FOUND[Kernel, "__call__"]
 
         def call(kernel: Kernel, *args: Any, **params: Any) -> Any:
-            parts = (part for part in kernel.modules() if isinstance(part, Kernel))
-            token = _WHOLE.set(all(type(part).forward in self._known for part in parts))
+            parts = (type(part) for part in kernel.modules() if isinstance(part, Kernel))
+            token = _WHOLE.set(all(part.forward in self._known and _has_our_distance(part) for part in parts))
             try:
                 return own(kernel, *args, **params)
             finally:
@@ -175,6 +175,11 @@ class enable:
             return matrix
 
         return evaluate_kernel
+
+
+def _has_our_distance(kernel: type[Kernel]) -> bool:
+    """Whether a kernel measures distances as GPyTorch does: of another measure ours would know nothing."""
+    return kernel.covar_dist is Kernel.covar_dist
 
 
 def _predictions(_kernel: Kernel, *args: Any) -> SolvedPredictions:

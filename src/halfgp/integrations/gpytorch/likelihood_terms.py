@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
+from halfgp.kernels.first_derivative import first_derivative
 from halfgp.likelihood.krylov import krylov_terms
 from halfgp.operators import KernelOperator
 
@@ -56,7 +57,14 @@ class LikelihoodTerms(torch.autograd.Function):
         found = covariance._bilinear_derivative(left.float(), right.float())
         by_noise = (left * right).sum(dim=1).to(noise) if ctx.needs_input_grad[3] else None
         by_rhs = (2.0 * solutions * by_quadratic).to(ctx.rhs) if ctx.needs_input_grad[2] else None
-        return None, None, by_rhs, by_noise, *found
+        return (
+            None,
+            None,
+            *(
+                None if part is None else first_derivative(part, ctx.rhs, noise, *matrix)
+                for part in (by_rhs, by_noise, *found)
+            ),
+        )
 
 
 def operator_of(covariance: KernelCovariance, noise: Tensor) -> KernelOperator:

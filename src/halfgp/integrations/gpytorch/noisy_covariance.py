@@ -87,6 +87,8 @@ class NoisyCovariance(AddedDiagLinearOperator):  # type: ignore[misc]
             tol: true relative residual.
             error_tol: beside it the error in the norm of A, as `cg` has it.
         """
+        if not rhs.shape[1]:
+            return rhs.detach().double(), rhs.detach().double()
         operator, preconditioner = self._prepared
         parts: list[SolveResult] = []
         for start in range(0, rhs.shape[1], COLUMNS):
