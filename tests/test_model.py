@@ -565,7 +565,7 @@ def test_threads_are_those_of_the_exact_stage_and_then_as_before():
 
 
 def test_an_update_keeps_to_its_limit():
-    model = ExactGP(**QUICK, memory_limit="500 MB").fit(X, y)
+    model = ExactGP(**QUICK, memory_limit="600 MB").fit(X, y)
     report = model.report
     rng = np.random.default_rng(0)
     with pytest.raises(MemoryLimitError, match="rows with 2 features needs about"):
