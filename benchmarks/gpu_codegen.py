@@ -113,17 +113,21 @@ def compile_kernel(
         widths,
         expand=sixteen_bit,
         normalised=sixteen_bit and not alone,
-        cut=False,
+        cut=sixteen_bit,
+        rounded=sixteen_bit,
         units=sixteen_bit and units,
     )
     pointer = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[fmt.dtype]
     side = Side("*fp32", pointer, "*fp32", "*fp32", "i32", "i32")
-    integers = dict.fromkeys(("row_first", "column_first", "column_end", "run", "height"), "i32")
+    listed = kind.startswith("live")
+    lists = {"spans": "*i64", "tiles": "*i32"} if listed else {"spans": "*fp32", "tiles": "*fp32"}
+    integers = dict.fromkeys(("column_first", "column_end", "run", "row_first", "height"), "i32")
+    runs = {**lists, **integers}
     common: dict[str, Any] = {"left": side, "right": side, "numbers": "*fp32"}
-    shape: dict[str, Any] = {"SQUARE": kind != "rectangle", "T": columns}
-    if kind == "gradient":
+    shape: dict[str, Any] = {"SQUARE": kind != "rectangle", "T": columns, "LISTED": listed}
+    if kind.endswith("gradient"):
         tile, function = GRADIENT_TILES[0], gradient_kernel
-        types = {**common, "us": pointer, "vs": pointer, "out": "*fp32", **integers}
+        types = {**common, "us": pointer, "vs": pointer, "out": "*fp32", **runs}
         constants: dict[str, Any] = {"SUMS": sums_of(form, program, False), "TERMS": terms.vectors}
     elif kind == "block":
         tile, function, shape = BLOCK_TILE, block_kernel, {}
@@ -132,7 +136,7 @@ def compile_kernel(
     else:
         exact = not any(leaf.expanded for leaf in form.leaves)
         tile, function = product_tiles(columns, exact)[0], product_kernel
-        types = {**common, "vectors": pointer, "out": "*fp32", **integers}
+        types = {**common, "vectors": pointer, "out": "*fp32", **runs}
         constants = {"TERMS": terms, "EXACT": exact}
     constants |= {"FORM": form, "I": tile.rows, "J": tile.columns, **shape}
     signature = {name: types.get(name, "constexpr") for name in function.arg_names}
@@ -168,7 +172,7 @@ def row(name: str, precision: str, arch: int, kind: str, columns: int) -> Row:
         f"sm{arch}",
         precision,
         kind,
-        kind == "gradient",
+        kind.endswith("gradient"),
         columns,
         found[1] if found else "",
         registers,
@@ -221,7 +225,8 @@ def repeated(code: list[tuple[int, str]], trips: int, outer: tuple[int, int] | N
     ]
 
 
-KINDS = ("product", "gradient", "rectangle", "block")  # of a square matrix the first two
+# Of a square matrix but for the rectangle; of live tiles alone those that say so.
+KINDS = ("product", "gradient", "rectangle", "block", "live product", "live gradient")
 
 
 def cases(quick: bool) -> list[tuple[str, str, str, int]]:
@@ -230,9 +235,13 @@ def cases(quick: bool) -> list[tuple[str, str, str, int]]:
     found = [(name, "half", kind, COLUMNS) for name in names for kind in KINDS[:2]]
     found += [("rbf", "half fast", "product", COLUMNS), ("rbf", "half", "product", 256)]
     found += [("rbf", "half", "rectangle", COLUMNS), ("rbf", "half", "block", 0)]
+    found += [("rbf", "half", kind, COLUMNS) for kind in KINDS[4:]]
     if not quick:
         others = (("single", COLUMNS), ("bfloat16", COLUMNS), ("half", 64), ("half", 128))
         found += [("rbf", precision, "product", columns) for precision, columns in others]
+        found += [(name, "half", kind, COLUMNS) for name in names[1:] for kind in KINDS[4:]]
+        others = (*others, ("half fast", COLUMNS), ("half", 256))
+        found += [("rbf", precision, "live product", columns) for precision, columns in others]
     return found
 
 

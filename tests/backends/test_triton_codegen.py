@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ pytest.importorskip("triton")
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "gpu_codegen.py"
 TENSOR_CORES = {"sm80": "HMMA", "sm90": "HGMMA"}
+KINDS = ("product", "gradient", "rectangle", "block", "live product", "live gradient")
 FIELDS = {
     "kernel",
     "kind",
@@ -42,9 +44,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_products_and_gradients_of_both_targets_are_told(rows: list[dict[str, Any]]) -> None:
     assert all(row.keys() >= FIELDS for row in rows)
     assert {(row["target"], row["kind"]) for row in rows} == {
-        (target, kind) for target in TENSOR_CORES for kind in ("product", "gradient", "rectangle", "block")
+        (target, kind) for target in TENSOR_CORES for kind in KINDS
     }
-    assert all(row["gradient"] == (row["kind"] == "gradient") for row in rows)
+    assert all(row["gradient"] == row["kind"].endswith("gradient") for row in rows)
 
 
 def test_what_was_compiled_for_half_uses_tensor_cores_and_spills_nothing(rows: list[dict[str, Any]]) -> None:
@@ -83,6 +85,20 @@ def test_a_rectangle_takes_no_more_than_a_square_and_entries_not_many(
         }
         assert found["rectangle"] <= found["product"]
         assert found["block"] <= 48
+
+
+def test_a_list_of_live_tiles_costs_few_instructions_beside_the_entries(
+    rows: list[dict[str, Any]],
+) -> None:
+    """One number is loaded for a tile of thousands of entries: up to a twentieth was found, by addresses."""
+    for target, kind in itertools.product(TENSOR_CORES, ("product", "gradient")):
+        found = {
+            row["kind"]: row["instructions_per_entry"]
+            for row in rows
+            if (row["target"], row["kernel"], row["precision"]) == (target, "rbf", "half")
+            and row["columns"] == 16
+        }
+        assert found[f"live {kind}"] <= 1.1 * found[kind]
 
 
 def test_the_benchmark_for_a_gpu_runs_dry(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def contestant_on(device: str) -> Contestant:
     """What `backend="auto"` takes there, with what its bounds have to know."""
     backend = get_backend("auto", torch.device(device))
     if backend.name == "triton":
-        from halfgp.backends.triton.product import RUN
+        from halfgp.backends.triton.runs import RUN
 
         return Contestant(
             "triton",
