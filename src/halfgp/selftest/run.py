@@ -17,12 +17,14 @@ from halfgp.selftest.contract import (
     check_gradient,
     check_rectangular_product,
     check_square_product,
+    check_zeros,
 )
 
 CHECKS = {
     "square product": check_square_product,
     "rectangular product": check_rectangular_product,
     "block": check_block,
+    "tiles of zeros": check_zeros,
 }
 
 

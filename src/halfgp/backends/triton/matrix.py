@@ -17,6 +17,7 @@ from halfgp.backends.triton.live_tiles import LiveTiles
 from halfgp.backends.triton.points import Packed, pack
 from halfgp.backends.triton.product import Products, Terms
 from halfgp.backends.triton.support import Support
+from halfgp.backends.triton.tiles import INTERPRETED
 from halfgp.backends.triton.vectors import MOST_COLUMNS, pack_vectors, peak_units
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel
@@ -154,6 +155,8 @@ class TritonMatrix:
             normalisation, self._scale = self._scale / amplitude, amplitude
             if not all(leaf.is_stationary for leaf in leaves):
                 self._units = relative_units(self._kernel, self._points)
+        # Below the normal range the interpreter's numbers of bfloat16 are others than a device's.
+        rounds_wrongly = INTERPRETED and self._format is BFLOAT16
         psi = self._features()
         self._form = describe(
             program,
@@ -161,7 +164,7 @@ class TritonMatrix:
             expand=sixteen_bit,
             normalised=normalisation is not None,
             cut=cut,
-            rounded=vanishing == EXACT.vanishing(self.precision),
+            rounded=vanishing == EXACT.vanishing(self.precision) and not rounds_wrongly,
             units=any(bool((w != 1.0).any()) for w in self._units),
         )
         numbers = numbers_of(program, normalisation, vanishing if cut else None)
