@@ -75,7 +75,7 @@ def test_results_are_the_same_to_the_bit_for_every_kernel_and_format(kernel: Ker
     whole, cut = (bind(kernel, x, None, name, skip) for skip in (False, True))
     assert whole.skipped == 0.0
     assert cut.skipped > 0.3
-    assert_same(whole, cut, CONTESTANT, inputs=True)
+    assert_same(whole, cut, CONTESTANT, inputs=name == "half")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -96,7 +96,7 @@ def line(n: int = 4 * PADDING) -> Tensor:
     return 400.0 * uniform(n, 1)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["half", "single"])
 def test_results_are_the_same_to_the_bit_along_a_line(name: str) -> None:
     whole, cut = (bind(Matern(1.5, 0.9), line(), None, name, skip) for skip in (False, True))
     assert 0.3 < cut.skipped < 1.0
@@ -155,11 +155,10 @@ def test_a_rectangle_is_put_in_order_where_that_costs_less_than_its_product() ->
     assert box_order.pays((1000, 1000), square=True)
 
 
-@pytest.mark.parametrize("name", ["half", "single"])
-def test_far_points_have_their_own_tiles_and_runs(name: str) -> None:
+def test_far_points_have_their_own_tiles_and_runs() -> None:
     """Those that the expansion serves, and those beyond its reach, in regions of their own."""
     x = torch.cat([random(PADDING + 40, 4), clusters(N, 4, apart=300.0)])
-    whole, cut = (bind(RBF(2.0), x, None, name, skip) for skip in (False, True))
+    whole, cut = (bind(RBF(2.0), x, None, "half", skip) for skip in (False, True))
     assert cut.skipped > 0.2
     assert_same(whole, cut, CONTESTANT)
 
@@ -260,7 +259,7 @@ def test_an_operator_tells_the_share() -> None:
 
 def test_parts_add_up_and_have_as_many_live_tiles_as_others() -> None:
     """A crowd, each of which looks at all of it, and loners."""
-    x = torch.cat([random(4 * PADDING, 2), 1e4 * random(12 * PADDING, 2, seed=1)])
+    x = torch.cat([random(3 * PADDING, 2), 1e4 * random(6 * PADDING, 2, seed=1)])
     whole = bind(RBF(), x, None, "single")
     parts = [bind(RBF(), x, None, "single", part=Part(k, 3)) for k in range(3)]
     assert all(part.skipped == whole.skipped > 0.5 for part in parts)
@@ -269,7 +268,7 @@ def test_parts_add_up_and_have_as_many_live_tiles_as_others() -> None:
     assert len(counts) == 3
     assert whole._live is not None
     assert sum(counts) == len(whole._live.tiles)
-    assert max(counts) - min(counts) <= 2 * 12  # what a row of tiles has, at either end
+    assert max(counts) - min(counts) <= 2 * 4  # what a row of tiles has, at either end
     v = random(len(x), 1, seed=3)
     found = torch.stack([part.matmul(v, None) for part in parts]).sum(dim=0)
     # Every row is of one part alone, but for its diagonal.
