@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "gpu_codegen.py"
 TENSOR_CORES = {"sm80": "HMMA", "sm90": "HGMMA"}
-KINDS = ("product", "gradient", "rectangle", "block", "live product", "live gradient")
+KINDS = ("product", "gradient", "rectangle", "block", "live product", "live gradient", "sum")
 FIELDS = {
     "kernel",
     "kind",
@@ -51,8 +51,8 @@ def test_products_and_gradients_of_both_targets_are_told(rows: list[dict[str, An
 
 def test_what_was_compiled_for_half_uses_tensor_cores_and_spills_nothing(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        # Dense entries are by differences, which have nothing to multiply.
-        wanted = "" if row["kind"] == "block" else TENSOR_CORES[row["target"]]
+        # Dense entries are by differences, which have nothing to multiply, and nor have sums.
+        wanted = "" if row["kind"] in ("block", "sum") else TENSOR_CORES[row["target"]]
         assert row["tensor_core"] == wanted, row
         assert row["spills"] == 0, row
 
@@ -108,6 +108,13 @@ def test_the_benchmark_for_a_gpu_runs_dry(tmp_path: Path) -> None:
     assert "times mean nothing" in done.stdout
     rows = json.loads(path.read_text())
     errors = {row["who"]: row["error"] for row in rows if not row["gradient"]}
-    assert set(errors) == {"halfgp, half", "halfgp, half, fast", "halfgp, bfloat16", "halfgp, single"}
+    zeros = {f"halfgp, half, zeros {what}" for what in ("computed", "passed by")}
+    assert set(errors) == zeros | {
+        "halfgp, half",
+        "halfgp, half, fast",
+        "halfgp, bfloat16",
+        "halfgp, single",
+    }
+    assert {errors[who] for who in zeros} == {errors["halfgp, half, zeros passed by"]}  # the same bits
     assert errors["halfgp, half"] < 2**-11  # half's unit roundoff
     assert sum(row["gradient"] for row in rows) == 1

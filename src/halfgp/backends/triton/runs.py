@@ -18,7 +18,7 @@ RUN = 4096  # products that are added in float32; sums of more are in float64
 PROGRAMS = 512  # at least so many, where the columns can be shared out, to keep a device busy
 LEAST_RUN = 4 * PADDING
 PARTIAL_BYTES = 2**28  # of sums before they are added in float64
-ADDED = 2**14 if INTERPRETED else 2**10  # numbers that a program adds up
+ADDED = 2**14 if INTERPRETED else 2**9  # numbers that a program adds up
 
 
 class Region(NamedTuple):
