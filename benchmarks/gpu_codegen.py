@@ -245,12 +245,13 @@ def cases(quick: bool) -> list[tuple[str, str, str, int]]:
     found = [(name, "half", kind, COLUMNS) for name in names for kind in KINDS[:2]]
     found += [("rbf", "half fast", "product", COLUMNS), ("rbf", "half", "product", 256)]
     found += [("rbf", "half", "rectangle", COLUMNS), ("rbf", "half", "block", 0)]
+    found += [("rbf", "single", "product", COLUMNS)]
     found += [("rbf", "half", kind, COLUMNS) for kind in KINDS[4:6]] + [("any", "half", "sum", COLUMNS)]
     if not quick:
-        others = (("single", COLUMNS), ("bfloat16", COLUMNS), ("half", 64), ("half", 128))
+        others = (("bfloat16", COLUMNS), ("half", 64), ("half", 128))
         found += [("rbf", precision, "product", columns) for precision, columns in others]
         found += [(name, "half", kind, COLUMNS) for name in names[1:] for kind in KINDS[4:6]]
-        others = (*others, ("half fast", COLUMNS), ("half", 256))
+        others = (*others, ("single", COLUMNS), ("half fast", COLUMNS), ("half", 256))
         found += [("rbf", precision, "live product", columns) for precision, columns in others]
     return found
 

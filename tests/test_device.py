@@ -12,6 +12,7 @@ from contracts.textbook import points, targets
 from torch import Tensor
 
 from halfgp import RBF, ExactGP, KernelOperator, PivotedCholesky, SparseInverseCholesky, cg
+from halfgp.model.trend import LinearTrend
 
 N = 300
 
@@ -97,6 +98,15 @@ def test_whatever_a_model_on_the_device_is_asked_it_answers_the_same(
         model = ExactGP(**options).fit(on_device(x), on_device(y))
         for name, ask in ANSWERS.items():
             torch.testing.assert_close(torch.tensor(ask(model)), torch.tensor(wanted[name]), msg=name)
+
+
+def test_a_plane_through_rows_on_the_device_is_found_there(rows: tuple[Tensor, Tensor]) -> None:
+    x, y = rows[0], rows[1][:, None]
+    wanted = LinearTrend.through(x, y)
+    with RemoteDevice() as device:
+        found = LinearTrend.through(on_device(x), on_device(y))
+    assert device.largest["to host"] == 9  # a triangle
+    torch.testing.assert_close(found.slopes.held, wanted.slopes)  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -49,10 +49,12 @@ def test_products_and_gradients_of_both_targets_are_told(rows: list[dict[str, An
     assert all(row["gradient"] == row["kind"].endswith("gradient") for row in rows)
 
 
-def test_what_was_compiled_for_half_uses_tensor_cores_and_spills_nothing(rows: list[dict[str, Any]]) -> None:
+def test_half_uses_tensor_cores_single_none_of_tf32_and_nothing_spills(rows: list[dict[str, Any]]) -> None:
+    assert any(row["precision"] == "single" for row in rows)
     for row in rows:
         # Dense entries are by differences, which have nothing to multiply, and nor have sums.
-        wanted = "" if row["kind"] in ("block", "sum") else TENSOR_CORES[row["target"]]
+        plain = row["kind"] in ("block", "sum") or row["precision"] == "single"
+        wanted = "" if plain else TENSOR_CORES[row["target"]]
         assert row["tensor_core"] == wanted, row
         assert row["spills"] == 0, row
 

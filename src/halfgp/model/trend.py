@@ -28,10 +28,13 @@ class LinearTrend:
 
     @classmethod
     def through(cls, points: Tensor, targets: Tensor) -> LinearTrend:
-        """Of rows (n, d) and (n, q); the least slopes where rows leave a choice."""
+        """Of rows (n, d) and (n, q); the least slopes where rows leave a choice. Rows stay where they are."""
         middle, mean = points.mean(dim=0), targets.mean(dim=0)
-        about = (points - middle).cpu(), (targets - mean).cpu()  # where the driver is that takes any rank
-        slopes: Tensor = torch.linalg.lstsq(*about, driver="gelsd").solution.to(points.device)
+        q, r = torch.linalg.qr(points - middle)
+        about = r.cpu(), (q.mT @ (targets - mean)).cpu()  # where the driver is that takes any rank
+        least = torch.finfo(r.dtype).eps * max(points.shape)  # of singular values, as for all rows
+        found = torch.linalg.lstsq(*about, rcond=least, driver="gelsd")
+        slopes: Tensor = found.solution.to(points.device)
         return cls(slopes, mean - middle @ slopes)
 
     def __call__(self, points: Tensor) -> Tensor:
