@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 from halfgp import RBF, Constant, KernelOperator, Linear, Matern, Periodic, RationalQuadratic
 from halfgp.backends.part import Part
-from halfgp.backends.triton import BACKEND, box_order
+from halfgp.backends.triton import BACKEND, box_order, runs
 from halfgp.backends.triton.live_tiles import LEAST_SKIPPED
 from halfgp.backends.triton.matrix import TritonMatrix
 from halfgp.backends.triton.points import PADDING
@@ -97,10 +97,16 @@ def line(n: int = 4 * PADDING) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ["half", "single"])
-def test_results_are_the_same_to_the_bit_along_a_line(name: str) -> None:
+def test_results_are_the_same_to_the_bit_along_a_line_with_runs_of_a_tile_each(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Of which most have no tile, so that no program goes over them."""
+    monkeypatch.setattr(runs, "LEAST_RUN", PADDING)
     whole, cut = (bind(Matern(1.5, 0.9), line(), None, name, skip) for skip in (False, True))
     assert 0.3 < cut.skipped < 1.0
     assert_same(whole, cut, CONTESTANT)
+    assert cut._live is not None
+    assert [len(spans) for spans in cut._live._spans.values()] == [3]  # a tile and its neighbours, of four
 
 
 def test_points_that_are_all_the_same_are_all_looked_at() -> None:

@@ -101,7 +101,7 @@ def describe(
         if not is_known(leaf):
             raise BackendError(
                 f"The Triton backend does not know the profile {leaf.profile.name!r}. Use"
-                ' `backend="reference"` or "auto", or add it to backends/triton/profiles.py.'
+                ' `backend="reference"` or "auto", or add it to backends/triton: profiles.py, support.py.'
             )
         expanded = expand and _expands(leaf, f)
         width = max(LEAST_WIDTH, 1 << (f - 1).bit_length()) if f <= CHUNK else -(-f // CHUNK) * CHUNK

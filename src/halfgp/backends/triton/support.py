@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halfgp.backends.triton.boxes import Boxes, LeafBoxes
 from halfgp.backends.triton.description import Form, LeafForm
+from halfgp.errors import BackendError
 from halfgp.precision import SINGLE, Format
 
 # Relative errors of what follows a squared distance (roots, logarithms, powers, sums and products) are below
@@ -107,18 +108,30 @@ class Support:
             error = (3 * leaf.features + 8) * SINGLE.eps + self.format.unit_roundoff**2
             q = torch.maximum(q, error * squares - 0.5 * squared)
         q = q.clamp_max(0.0)
+        x = (self._power(leaf, q) * (1.0 - SLACK) + SLACK).clamp_max(0.0)
+        value = (torch.exp2(x) + LEAST) * _polynomial(leaf.profile, -x * math.log(2.0)) * (1.0 + SLACK)
+        return torch.where(x > LEAST_EXPONENT, value, 0.0)
+
+    def _power(self, leaf: LeafForm, q: Tensor) -> Tensor:
+        """The power of two that `profiles.profile` computes."""
+        if leaf.profile == "rbf":
+            return q
         if leaf.profile == "rational_quadratic":
-            x = -self.numbers[leaf.shape] * torch.log2(1.0 - q)
-        else:
-            x = q if leaf.profile == "rbf" else -(-q).sqrt()
-        x = (x * (1.0 - SLACK) + SLACK).clamp_max(0.0)
-        b = -x * math.log(2.0)
-        factor: Tensor | float = 1.0
-        if leaf.profile == "matern32":
-            factor = 1.0 + b
-        elif leaf.profile == "matern52":
-            factor = 1.0 + b * (1.0 + b / 3.0)
-        return torch.where(x > LEAST_EXPONENT, (torch.exp2(x) + LEAST) * factor * (1.0 + SLACK), 0.0)
+            return -self.numbers[leaf.shape] * torch.log2(1.0 - q)
+        if leaf.profile in ("matern12", "matern32", "matern52"):
+            return -(-q).sqrt()
+        raise BackendError(
+            f"How far {leaf.profile!r} reaches is not known. Add it to backends/triton/support.py."
+        )
+
+
+def _polynomial(profile: str, b: Tensor) -> Tensor | float:
+    """What the power exp(-b) is multiplied by."""
+    if profile == "matern32":
+        return 1.0 + b
+    if profile == "matern52":
+        return 1.0 + b * (1.0 + b / 3.0)
+    return 1.0
 
 
 def _grown(product: Tensor) -> Tensor:
