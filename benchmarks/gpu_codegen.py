@@ -32,12 +32,15 @@ from halfgp.backends.triton.matrix import FAST_TERMS, TERMS
 from halfgp.backends.triton.points import Side
 from halfgp.backends.triton.product import BLOCK_TILE, TRITON_TYPES, Terms
 from halfgp.backends.triton.product_kernel import block_kernel, product_kernel
+from halfgp.backends.triton.runs import ADDED, RUN
+from halfgp.backends.triton.runs_kernel import add_kernel
 from halfgp.backends.triton.tiles import GRADIENT_TILES, Tile, product_tiles
 from halfgp.kernels import Kernel
 from halfgp.precision import PRESETS, SINGLE
 
 FEATURES = 9
 COLUMNS = 16
+SUM_WARPS = 4  # Triton's default
 KERNELS: dict[str, Kernel] = {
     "rbf": RBF([1.0] * FEATURES),
     "matern12": Matern(0.5, [1.0] * FEATURES),
@@ -92,8 +95,8 @@ class Row:
     shared_bytes: int
     blocks_per_multiprocessor: int
     instructions_per_entry: float
-    estimated_entries_per_second: float
-    estimated_ratio_to_keops_half: float
+    estimated_entries_per_second: float | None  # none of sums, which wait for memory
+    estimated_ratio_to_keops_half: float | None
 
 
 def compile_kernel(
@@ -113,18 +116,26 @@ def compile_kernel(
         widths,
         expand=sixteen_bit,
         normalised=sixteen_bit and not alone,
-        cut=False,
+        cut=sixteen_bit,
+        rounded=sixteen_bit,
         units=sixteen_bit and units,
     )
     pointer = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[fmt.dtype]
     side = Side("*fp32", pointer, "*fp32", "*fp32", "i32", "i32")
-    integers = dict.fromkeys(("row_first", "column_first", "column_end", "run", "height"), "i32")
+    listed = kind.startswith("live")
+    lists = {"spans": "*i64", "tiles": "*i32"} if listed else {"spans": "*fp32", "tiles": "*fp32"}
+    integers = dict.fromkeys(("column_first", "column_end", "run", "row_first", "height"), "i32")
+    runs = {**lists, **integers}
     common: dict[str, Any] = {"left": side, "right": side, "numbers": "*fp32"}
-    shape: dict[str, Any] = {"SQUARE": kind != "rectangle", "T": columns}
-    if kind == "gradient":
+    shape: dict[str, Any] = {"SQUARE": kind != "rectangle", "T": columns, "LISTED": listed}
+    if kind.endswith("gradient"):
         tile, function = GRADIENT_TILES[0], gradient_kernel
-        types = {**common, "us": pointer, "vs": pointer, "out": "*fp32", **integers}
+        types = {**common, "us": pointer, "vs": pointer, "out": "*fp32", **runs}
         constants: dict[str, Any] = {"SUMS": sums_of(form, program, False), "TERMS": terms.vectors}
+    elif kind == "sum":
+        tile, function, shape = Tile(ADDED, 1, SUM_WARPS), add_kernel, {}
+        types = {"sums": "*fp64", "partial": "*fp32", "size": "i32", "count": "i32"}
+        constants = {"ADDED": ADDED}
     elif kind == "block":
         tile, function, shape = BLOCK_TILE, block_kernel, {}
         types = {**common, "out": "*fp32"}
@@ -132,9 +143,10 @@ def compile_kernel(
     else:
         exact = not any(leaf.expanded for leaf in form.leaves)
         tile, function = product_tiles(columns, exact)[0], product_kernel
-        types = {**common, "vectors": pointer, "out": "*fp32", **integers}
+        types = {**common, "vectors": pointer, "out": "*fp32", **runs}
         constants = {"TERMS": terms, "EXACT": exact}
-    constants |= {"FORM": form, "I": tile.rows, "J": tile.columns, **shape}
+    if kind != "sum":
+        constants |= {"FORM": form, "I": tile.rows, "J": tile.columns, **shape}
     signature = {name: types.get(name, "constexpr") for name in function.arg_names}
     divisible = [["tt.divisibility", 16]]  # as launches find them
     attributes = {
@@ -150,12 +162,14 @@ def compile_kernel(
 
 def row(name: str, precision: str, arch: int, kind: str, columns: int) -> Row:
     """What the machine code of one kernel says."""
-    compiled, tile = compile_kernel(KERNELS[name], precision, arch, kind, columns)
+    compiled, tile = compile_kernel(KERNELS.get(name, RBF()), precision, arch, kind, columns)
     code, usage = disassembled(compiled)
     registers, stack = (int(re.search(rf"{field}:(\d+)", usage)[1]) for field in ("REG", "STACK"))  # type: ignore[index]
     found = TENSOR_CORE.search("\n".join(text for _, text in code))
     body = repeated(code, FEATURES) if kind == "block" else main_loop(code, FEATURES)
     entries = tile.rows * tile.columns / (32 * tile.warps)  # of a thread
+    if kind == "sum":
+        entries *= RUN / columns  # each number that is added comes from a run of them
     special = sum("MUFU" in text for text in body) / entries
     instructions = len(body) / entries
     device = DEVICES[arch]
@@ -168,7 +182,7 @@ def row(name: str, precision: str, arch: int, kind: str, columns: int) -> Row:
         f"sm{arch}",
         precision,
         kind,
-        kind == "gradient",
+        kind.endswith("gradient"),
         columns,
         found[1] if found else "",
         registers,
@@ -176,8 +190,8 @@ def row(name: str, precision: str, arch: int, kind: str, columns: int) -> Row:
         compiled.metadata.shared,
         blocks,
         round(instructions, 2),
-        float(f"{rate:.2g}"),
-        float(f"{rate / KEOPS_ENTRIES:.2g}"),
+        None if kind == "sum" else float(f"{rate:.2g}"),
+        None if kind == "sum" else float(f"{rate / KEOPS_ENTRIES:.2g}"),
     )
 
 
@@ -221,7 +235,8 @@ def repeated(code: list[tuple[int, str]], trips: int, outer: tuple[int, int] | N
     ]
 
 
-KINDS = ("product", "gradient", "rectangle", "block")  # of a square matrix the first two
+# Of a square matrix but for the rectangle; of live tiles alone those that say so; and the sum over runs.
+KINDS = ("product", "gradient", "rectangle", "block", "live product", "live gradient", "sum")
 
 
 def cases(quick: bool) -> list[tuple[str, str, str, int]]:
@@ -230,9 +245,14 @@ def cases(quick: bool) -> list[tuple[str, str, str, int]]:
     found = [(name, "half", kind, COLUMNS) for name in names for kind in KINDS[:2]]
     found += [("rbf", "half fast", "product", COLUMNS), ("rbf", "half", "product", 256)]
     found += [("rbf", "half", "rectangle", COLUMNS), ("rbf", "half", "block", 0)]
+    found += [("rbf", "single", "product", COLUMNS)]
+    found += [("rbf", "half", kind, COLUMNS) for kind in KINDS[4:6]] + [("any", "half", "sum", COLUMNS)]
     if not quick:
-        others = (("single", COLUMNS), ("bfloat16", COLUMNS), ("half", 64), ("half", 128))
+        others = (("bfloat16", COLUMNS), ("half", 64), ("half", 128))
         found += [("rbf", precision, "product", columns) for precision, columns in others]
+        found += [(name, "half", kind, COLUMNS) for name in names[1:] for kind in KINDS[4:6]]
+        others = (*others, ("single", COLUMNS), ("half fast", COLUMNS), ("half", 256))
+        found += [("rbf", precision, "live product", columns) for precision, columns in others]
     return found
 
 
@@ -254,8 +274,9 @@ def show(rows: list[Row]) -> None:
     for r in rows:
         cells = (r.kernel, r.target, r.precision, r.kind, r.columns, r.tensor_core or "none", r.registers)
         cells += (r.spills, r.shared_bytes, r.blocks_per_multiprocessor, r.instructions_per_entry)
-        print("| " + " | ".join(map(str, (*cells, f"{r.estimated_entries_per_second:.1e}"))), end=" | ")
-        print(f"{r.estimated_ratio_to_keops_half:g} |")
+        rate, ratio = r.estimated_entries_per_second, r.estimated_ratio_to_keops_half
+        estimates = ("", "") if rate is None or ratio is None else (f"{rate:.1e}", f"{ratio:g}")
+        print("| " + " | ".join(map(str, (*cells, *estimates))) + " |")
 
 
 def main() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from contracts.device import RemoteDevice, on_device
+from contracts.device import Launched, RemoteDevice, on_device
 from contracts.textbook import points, targets
 from torch import Tensor
 
 from halfgp import RBF, ExactGP, KernelOperator, PivotedCholesky, SparseInverseCholesky, cg
+from halfgp.model.trend import LinearTrend
 
 N = 300
 
@@ -97,3 +98,66 @@ def test_whatever_a_model_on_the_device_is_asked_it_answers_the_same(
         model = ExactGP(**options).fit(on_device(x), on_device(y))
         for name, ask in ANSWERS.items():
             torch.testing.assert_close(torch.tensor(ask(model)), torch.tensor(wanted[name]), msg=name)
+
+
+def test_a_plane_through_rows_on_the_device_is_found_there(rows: tuple[Tensor, Tensor]) -> None:
+    x, y = rows[0], rows[1][:, None]
+    wanted = LinearTrend.through(x, y)
+    with RemoteDevice() as device:
+        found = LinearTrend.through(on_device(x), on_device(y))
+    assert device.largest["to host"] == 9  # a triangle
+    torch.testing.assert_close(found.slopes.held, wanted.slopes)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def triton(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The backend of a GPU, its kernels interpreted, on the stand-in."""
+    pytest.importorskip("triton")
+    from halfgp.backends.triton import BACKEND, gradient, product, runs
+
+    for module, name in (
+        (product, "product_kernel"),
+        (product, "block_kernel"),
+        (gradient, "gradient_kernel"),
+        (runs, "add_kernel"),
+    ):
+        monkeypatch.setattr(module, name, Launched(getattr(module, name)))
+    return BACKEND
+
+
+def test_the_kernels_of_a_gpu_move_nothing_of_the_size_of_the_rows_and_pass_zeros_by(
+    rows: tuple[Tensor, Tensor], triton: Any
+) -> None:
+    """A solve and a gradient in half, on rows most of which are far apart."""
+    x, b = 20.0 * rows[0][:, :1], rows[1]
+    wanted = cg(KernelOperator(RBF(0.9), x, noise=1.0, backend="reference", precision="single"), b, tol=1e-2)
+    with RemoteDevice() as device:
+        operator = KernelOperator(RBF(0.9), on_device(x), noise=1.0, backend=triton, precision="half")
+        assert operator.skipped > 0.1
+        found = cg(operator, on_device(b), tol=1e-2)
+        gradient = operator.bilinear_gradient(found.solution, found.solution)
+    assert device.largest["to host"] < N
+    assert set(gradient) == {"lengthscale"}
+    # Both residuals are below the tolerance, and no eigenvalue is below the noise.
+    error = (found.solution.held.double() - wanted.solution.double()).norm()
+    assert error <= 2 * 1e-2 * b.norm() / 1.0
+
+
+def test_a_fit_on_a_gpu_moves_nothing_of_the_size_of_the_rows(
+    rows: tuple[Tensor, Tensor], triton: Any
+) -> None:
+    x, y = rows[0][:260], rows[1][:260]  # more than the 16 x 16 covariances of pivots, which the CPU factors
+    options: dict[str, Any] = {
+        "method": "cg",
+        "precision": "half",
+        "variances__method": "local",
+        "training__subset": 0,
+        "training__steps": 1,
+        "training__probes": 2,
+    }
+    with RemoteDevice() as device:
+        model = ExactGP(backend=triton, **options).fit(on_device(x), on_device(y))
+        found = model.predict(points(5, seed=7), return_std=True)
+    assert model.posterior.operator.backend.name == "triton"
+    assert device.largest["to host"] < len(x)
+    assert torch.isfinite(torch.tensor(found.mean)).all()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import halfgp
 from halfgp import RBF, ExactGP, GPRegressor
 from halfgp.errors import FileError, InputError
+from halfgp.model.trend import LinearTrend
 from halfgp.persistence import read_file, write_file
 
 
@@ -133,3 +135,13 @@ def test_a_level_that_is_known_is_taken_off_and_stored(tmp_path):
     for wrong in (np.nan, np.inf, True, None):
         with pytest.raises(InputError, match="`mean`"):
             GPRegressor(mean=wrong).fit(x, y)
+
+
+def test_slopes_are_the_least_where_rows_leave_a_choice():
+    """A column that comes twice has half of the slope in each, and one that is constant has none."""
+    x = torch.from_numpy(rows(50)[0])
+    doubled = torch.cat([x[:, :1], x[:, :1], torch.full((50, 1), 2.5, dtype=torch.float64)], dim=1)
+    plane = LinearTrend.through(doubled, 3.0 * x[:, :1] + 1.0)
+    wanted = torch.tensor([[1.5], [1.5], [0.0]], dtype=torch.float64)
+    torch.testing.assert_close(plane.slopes, wanted, rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(plane(doubled), 3.0 * x[:, :1] + 1.0)

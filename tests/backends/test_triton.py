@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 from pathlib import Path
@@ -18,7 +17,7 @@ pytest.importorskip("triton")
 from halfgp import RBF, ExactGP, KernelOperator, Matern, RationalQuadratic
 from halfgp.backends.reference import ReferenceBackend
 from halfgp.backends.triton import TritonBackend
-from halfgp.backends.triton.product import RUN, Region, runs
+from halfgp.backends.triton.runs import RUN, Region, Runs
 from halfgp.backends.triton.tiles import Tile, TileChoices
 from halfgp.errors import BackendError
 from halfgp.precision import HALF, SINGLE, Precision
@@ -122,11 +121,12 @@ def test_gradients_of_half_are_by_differences_and_as_exact_as_those_of_single() 
 
 def test_runs_cover_every_column_once_and_are_short_enough_for_single() -> None:
     for rows, columns in ((128, 128), (128, 10**6), (10**6, 10**5)):
-        parts = list(runs(Region(range(rows), range(columns), False), Tile(128, 64, 4), 256))
-        assert parts[0][0].start == 0
-        assert all(a.stop == b.start for (a, _), (b, _) in itertools.pairwise(parts))
-        assert parts[-1][0].stop == columns
-        assert all(run <= RUN for _, run in parts)
+        runs = Runs.of(Region(range(rows), range(columns), False), Tile(128, 64, 4))
+        assert runs.length <= RUN
+        batches = list(runs.batches(256 * rows))
+        assert sum(batch.count for batch in batches) == runs.count
+        starts = [batch.columns.start + k * runs.length for batch in batches for k in range(batch.count)]
+        assert starts == list(range(0, columns, runs.length))
 
 
 def test_points_on_the_cpu_are_refused_where_nothing_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,9 @@ def test_a_strange_profile_is_refused_with_a_remedy() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(description, "PROFILES", ())
         with pytest.raises(BackendError, match=r"does not know the profile 'rbf'.*reference"):
-            description.describe(strange, [1], expand=True, normalised=False, cut=False, units=False)
+            description.describe(
+                strange, [1], expand=True, normalised=False, cut=False, rounded=False, units=False
+            )
 
 
 def test_the_fastest_tile_is_timed_once_and_remembered(

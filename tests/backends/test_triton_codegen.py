@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ pytest.importorskip("triton")
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "gpu_codegen.py"
 TENSOR_CORES = {"sm80": "HMMA", "sm90": "HGMMA"}
+KINDS = ("product", "gradient", "rectangle", "block", "live product", "live gradient", "sum")
 FIELDS = {
     "kernel",
     "kind",
@@ -42,15 +44,17 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_products_and_gradients_of_both_targets_are_told(rows: list[dict[str, Any]]) -> None:
     assert all(row.keys() >= FIELDS for row in rows)
     assert {(row["target"], row["kind"]) for row in rows} == {
-        (target, kind) for target in TENSOR_CORES for kind in ("product", "gradient", "rectangle", "block")
+        (target, kind) for target in TENSOR_CORES for kind in KINDS
     }
-    assert all(row["gradient"] == (row["kind"] == "gradient") for row in rows)
+    assert all(row["gradient"] == row["kind"].endswith("gradient") for row in rows)
 
 
-def test_what_was_compiled_for_half_uses_tensor_cores_and_spills_nothing(rows: list[dict[str, Any]]) -> None:
+def test_half_uses_tensor_cores_single_none_of_tf32_and_nothing_spills(rows: list[dict[str, Any]]) -> None:
+    assert any(row["precision"] == "single" for row in rows)
     for row in rows:
-        # Dense entries are by differences, which have nothing to multiply.
-        wanted = "" if row["kind"] == "block" else TENSOR_CORES[row["target"]]
+        # Dense entries are by differences, which have nothing to multiply, and nor have sums.
+        plain = row["kind"] in ("block", "sum") or row["precision"] == "single"
+        wanted = "" if plain else TENSOR_CORES[row["target"]]
         assert row["tensor_core"] == wanted, row
         assert row["spills"] == 0, row
 
@@ -64,7 +68,10 @@ def test_registers_and_shared_memory_leave_a_multiprocessor_eight_warps(rows: li
 def test_a_product_of_a_few_columns_takes_few_instructions_an_entry(rows: list[dict[str, Any]]) -> None:
     """Up to 10.6 were found; twelve leave room for another compiler."""
     products = [
-        row for row in rows if row["kernel"] == "rbf" and row["kind"] == "product" and row["columns"] == 16
+        row
+        for row in rows
+        if (row["kernel"], row["kind"], row["columns"]) == ("rbf", "product", 16)
+        and row["precision"].startswith("half")
     ]
     assert len(products) == 4  # with the low part of K and without, on both targets
     assert all(row["instructions_per_entry"] <= 12 for row in products)
@@ -85,6 +92,20 @@ def test_a_rectangle_takes_no_more_than_a_square_and_entries_not_many(
         assert found["block"] <= 48
 
 
+def test_a_list_of_live_tiles_costs_few_instructions_beside_the_entries(
+    rows: list[dict[str, Any]],
+) -> None:
+    """One number is loaded for a tile of thousands of entries: up to a twentieth was found, by addresses."""
+    for target, kind in itertools.product(TENSOR_CORES, ("product", "gradient")):
+        found = {
+            row["kind"]: row["instructions_per_entry"]
+            for row in rows
+            if (row["target"], row["kernel"], row["precision"]) == (target, "rbf", "half")
+            and row["columns"] == 16
+        }
+        assert found[f"live {kind}"] <= 1.1 * found[kind]
+
+
 def test_the_benchmark_for_a_gpu_runs_dry(tmp_path: Path) -> None:
     path = tmp_path / "gpu.json"
     command = [sys.executable, BENCHMARK.with_name("gpu.py"), "--dry", "--only", "halfgp", "--json", path]
@@ -92,6 +113,13 @@ def test_the_benchmark_for_a_gpu_runs_dry(tmp_path: Path) -> None:
     assert "times mean nothing" in done.stdout
     rows = json.loads(path.read_text())
     errors = {row["who"]: row["error"] for row in rows if not row["gradient"]}
-    assert set(errors) == {"halfgp, half", "halfgp, half, fast", "halfgp, bfloat16", "halfgp, single"}
+    zeros = {f"halfgp, half, zeros {what}" for what in ("computed", "passed by")}
+    assert set(errors) == zeros | {
+        "halfgp, half",
+        "halfgp, half, fast",
+        "halfgp, bfloat16",
+        "halfgp, single",
+    }
+    assert {errors[who] for who in zeros} == {errors["halfgp, half, zeros passed by"]}  # the same bits
     assert errors["halfgp, half"] < 2**-11  # half's unit roundoff
     assert sum(row["gradient"] for row in rows) == 1

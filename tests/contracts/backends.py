@@ -49,13 +49,11 @@ def _triton_contestant() -> Contestant:
     """In Triton's interpreter, which conftest.py asks for."""
     if "triton" not in available():
         return Contestant("triton", ReferenceBackend(), absent="Triton is not installed")
-    backend, product = (
-        importlib.import_module(f"halfgp.backends.{name}") for name in ("triton", "triton.product")
-    )
+    backend, runs = (importlib.import_module(f"halfgp.backends.{name}") for name in ("triton", "triton.runs"))
     return Contestant(
         "triton",
         backend.BACKEND,
-        run=product.RUN,
+        run=runs.RUN,
         expansion=("half", "bfloat16"),
         inputs="split",
         stored_inputs="rounded",

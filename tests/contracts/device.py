@@ -138,3 +138,17 @@ def _held(value: Any) -> Any:
 def on_device(tensor: Tensor) -> Tensor:
     """A copy on the stand-in."""
     return Remote(tensor.clone())
+
+
+class Launched:
+    """A kernel of Triton whose launches see what the stand-in holds."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            with torch._C.DisableTorchFunction(), torch.utils._python_dispatch._disable_current_modes():
+                self._kernel[grid](*tree_map(_held, args), **kwargs)
+
+        return launch

@@ -38,10 +38,13 @@ class LinearTrend:
 
     @classmethod
     def through(cls, points: Tensor, targets: Tensor) -> LinearTrend:
-        """By least squares, of rows (n, d) and (n, q); the least slopes where rows leave a choice."""
+        """By least squares, where rows (n, d) and (n, q) are; the least slopes where they leave a choice."""
         middle, mean = points.mean(dim=0), targets.mean(dim=0)
-        about = (points - middle).cpu(), (targets - mean).cpu()  # where the driver is that takes any rank
-        slopes: Tensor = torch.linalg.lstsq(*about, driver="gelsd").solution.to(points.device)
+        q, r = torch.linalg.qr(points - middle)
+        about = r.cpu(), (q.mT @ (targets - mean)).cpu()  # where the driver is that takes any rank
+        least = torch.finfo(r.dtype).eps * max(points.shape)  # of singular values, as for all rows
+        found = torch.linalg.lstsq(*about, rcond=least, driver="gelsd")
+        slopes: Tensor = found.solution.to(points.device)
         return cls(slopes, mean - middle @ slopes)
 
     def __call__(self, points: Tensor) -> Tensor:

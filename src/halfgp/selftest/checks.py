@@ -15,6 +15,7 @@ from halfgp.kernels import Kernel
 from halfgp.precision import SINGLE, Precision
 from halfgp.selftest.bounds import entry_bound, product_bound
 from halfgp.selftest.contestant import Contestant
+from halfgp.truncation import EXACT, Truncation
 
 Found = TypeVar("Found")
 
@@ -49,14 +50,22 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 
 def bind(
-    contestant: Contestant, kernel: Kernel, x1: Tensor, x2: Tensor | None, name: str, store: bool = False
+    contestant: Contestant,
+    kernel: Kernel,
+    x1: Tensor,
+    x2: Tensor | None,
+    name: str,
+    store: bool = False,
+    truncation: Truncation = EXACT,
 ) -> KernelMatrix:
     """The matrix of the contestant's backend, in a precision by its name."""
     precision = Precision.resolve(name)
     if precision.is_sixteen_bit and not store:
         precision = precision.with_entries(SINGLE)
-    points = [None if x is None else contestant.to(x) for x in (x1, x2)]
-    return contestant.backend.bind(kernel, *points, precision=precision, store=store, threads=1)  # type: ignore[arg-type]
+    rows, columns = contestant.to(x1), None if x2 is None else contestant.to(x2)
+    return contestant.backend.bind(
+        kernel, rows, columns, precision=precision, store=store, threads=1, truncation=truncation
+    )
 
 
 @remembered
@@ -112,3 +121,24 @@ def with_outliers(n: int, d: int, seed: int = 0) -> Tensor:
     x[n // 2 : n // 2 + n // 50] += 60.0
     x[n - n // 100 :] = x[n // 2]
     return x
+
+
+def clusters(n: int, d: int, apart: float = 4000.0, seed: int = 0) -> Tensor:
+    """Three clusters far apart, as many rows of each, mixed up, some of them repeated."""
+    x = random(n, d, seed=seed)
+    x[1 : n // 6 : 2] = x[: n // 6 - 1 : 2]
+    x[:, 0] += apart * (torch.arange(n) * 3 // n)
+    return x[torch.randperm(n, generator=torch.Generator().manual_seed(seed + 1))]
+
+
+def assert_same(one: KernelMatrix, two: KernelMatrix, contestant: Contestant, inputs: bool = False) -> None:
+    """Products and gradients of both are the same, to the bit."""
+    u, v = (contestant.to(random(size, 2, seed=size)) for size in one.shape)
+    assert torch.equal(one.matmul(v, None), two.matmul(v, None)), "products differ"
+    (by_name, *points), (other, *others) = (matrix.bilinear_gradient(u, v, inputs) for matrix in (one, two))
+    for name in by_name:
+        assert torch.equal(by_name[name], other[name]), f"gradients in {name} differ"
+    for a, b in zip(points, others, strict=True):
+        assert (a is None and b is None) or (a is not None and b is not None and torch.equal(a, b)), (
+            "gradients in points differ"
+        )

@@ -22,8 +22,17 @@ from halfgp.kernels import (
     White,
 )
 from halfgp.selftest.bounds import gradient_tolerance
-from halfgp.selftest.checks import assert_product_is_right, bind, bounds, definition, random
+from halfgp.selftest.checks import (
+    assert_product_is_right,
+    assert_same,
+    bind,
+    bounds,
+    clusters,
+    definition,
+    random,
+)
 from halfgp.selftest.contestant import Contestant
+from halfgp.truncation import Truncation
 
 # On three columns: every profile, and every way to put kernels together.
 KERNELS: dict[str, Kernel] = {
@@ -89,6 +98,16 @@ def check_gradient(contestant: Contestant, kernel: Kernel, name: str, square: bo
         assert found.dtype == torch.float64
         assert found.shape == wanted.shape
         assert bool(((found.cpu() - wanted).abs() <= tolerance * magnitude).all())
+
+
+def check_zeros(contestant: Contestant, kernel: Kernel, name: str, store: bool) -> None:
+    """Tiles of zeros change no bit, whether they are passed by or not."""
+    x = clusters(384, 3)
+    whole, cut = (
+        bind(contestant, kernel, x, None, name, store, Truncation(skip=skip)) for skip in (False, True)
+    )
+    assert whole.skipped == 0.0
+    assert_same(whole, cut, contestant, inputs=True)
 
 
 def gradient_problem(square: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:

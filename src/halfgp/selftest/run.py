@@ -17,12 +17,14 @@ from halfgp.selftest.contract import (
     check_gradient,
     check_rectangular_product,
     check_square_product,
+    check_zeros,
 )
 
 CHECKS = {
     "square product": check_square_product,
     "rectangular product": check_rectangular_product,
     "block": check_block,
+    "tiles of zeros": check_zeros,
 }
 
 
@@ -40,7 +42,7 @@ def contestant_on(device: str) -> Contestant:
     """What `backend="auto"` takes there, with what its bounds have to know."""
     backend = get_backend("auto", torch.device(device))
     if backend.name == "triton":
-        from halfgp.backends.triton.product import RUN
+        from halfgp.backends.triton.runs import RUN
 
         return Contestant(
             "triton",

@@ -6,9 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
 from halfgp.errors import BackendError
 from halfgp.kernels.program import Leaf, Program
 
@@ -61,6 +58,7 @@ class Form(NamedTuple):
         numbers: how many a kernel is given beside.
         normalised: whether a number behind the constants multiplies the root.
         cut: whether entries up to the last number are zero.
+        rounded: whether rounding makes them zero, so that products need no look.
         units: whether entries are in units of their rows and columns.
     """
 
@@ -69,11 +67,19 @@ class Form(NamedTuple):
     numbers: int
     normalised: bool
     cut: bool
+    rounded: bool
     units: bool
 
 
 def describe(
-    program: Program, features: Sequence[int], *, expand: bool, normalised: bool, cut: bool, units: bool
+    program: Program,
+    features: Sequence[int],
+    *,
+    expand: bool,
+    normalised: bool,
+    cut: bool,
+    rounded: bool,
+    units: bool,
 ) -> Form:
     """The form of a program.
 
@@ -83,6 +89,7 @@ def describe(
         expand: whether tensor cores may form squared distances.
         normalised: whether covariances are divided by their amplitude.
         cut: whether those up to a number are zero.
+        rounded: whether rounding sees to that.
         units: whether they are divided by the units of both points too.
 
     Raises:
@@ -94,7 +101,7 @@ def describe(
         if not is_known(leaf):
             raise BackendError(
                 f"The Triton backend does not know the profile {leaf.profile.name!r}. Use"
-                ' `backend="reference"` or "auto", or add it to backends/triton/profiles.py.'
+                ' `backend="reference"` or "auto", or add it to backends/triton: profiles.py, support.py.'
             )
         expanded = expand and _expands(leaf, f)
         width = max(LEAST_WIDTH, 1 << (f - 1).bit_length()) if f <= CHUNK else -(-f // CHUNK) * CHUNK
@@ -117,20 +124,14 @@ def describe(
             column, norm = column + width, norm + 1
     nodes = tuple(NodeForm(n.kind, n.a + shapes * (n.kind == "constant"), n.b) for n in program.nodes)
     numbers = shapes + len(program.constants) + normalised + cut
-    return Form(tuple(leaves), nodes, numbers, normalised, cut, units)
+    return Form(tuple(leaves), nodes, numbers, normalised, cut, rounded, units)
 
 
-def numbers_of(
-    program: Program, normalisation: float | None, cutoff: float | None, device: torch.device
-) -> Tensor:
-    """Shapes, constants and, if there are such, normalisation and cutoff: float32, at least one number."""
-    shapes = [leaf.shape.detach() for leaf in program.leaves if leaf.shape is not None]
-    values = [*shapes, *(constant.detach() for constant in program.constants)]
-    more = [number for number in (normalisation, cutoff) if number is not None]
-    if not values and not more:
-        more = [0.0]  # a pointer to nothing is none
-    given = [value.to(device, torch.float32).reshape(1) for value in values]
-    return torch.cat([*given, torch.tensor(more, dtype=torch.float32, device=device)])
+def numbers_of(program: Program, normalisation: float | None, cutoff: float | None) -> tuple[float, ...]:
+    """Shapes, constants and, if there are such, normalisation and cutoff."""
+    shapes = [leaf.shape_value for leaf in program.leaves]
+    constants = [constant.item() for constant in program.constants]
+    return tuple(n for n in (*shapes, *constants, normalisation, cutoff) if n is not None)
 
 
 def siblings(form: Form, node: int) -> tuple[int, ...]:

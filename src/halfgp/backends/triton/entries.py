@@ -134,14 +134,21 @@ def entries(
         q = exponent(left, right, i, j, FORM.leaves[k], TERMS, EXACT)
         leaves = leaves + (profile(q, shape_of(numbers, FORM.leaves[k]), FORM.leaves[k].profile),)
     found = node_values(leaves, numbers, FORM, I, J)[len(FORM.nodes) - 1]
+    found = in_units(found, left, right, i, j, numbers, FORM)
+    if FORM.cut and not FORM.rounded:
+        found = tl.where(tl.abs(found) > numbers[FORM.numbers - 1], found, 0.0)
+    if SQUARE:
+        found = without_diagonal(found, row, column, I, J)
+    return found
+
+
+@triton.jit
+def in_units(found, left, right, i, j, numbers, FORM: tl.constexpr):
+    """Values (I, J) of the root relative to the amplitude, and to the units of both points."""
     if FORM.normalised:
         found *= numbers[FORM.numbers - 1 - FORM.cut]
     if FORM.units:
         found *= tl.load(left.units + i)[:, None] * tl.load(right.units + j)[None, :]
-    if FORM.cut:
-        found = tl.where(tl.abs(found) > numbers[FORM.numbers - 1], found, 0.0)
-    if SQUARE:
-        found = without_diagonal(found, row, column, I, J)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -12,8 +11,9 @@ from torch import Tensor
 
 from halfgp.backends.triton.description import Form, factor_of, siblings
 from halfgp.backends.triton.gradient_kernel import gradient_kernel
+from halfgp.backends.triton.live_tiles import LiveTiles
 from halfgp.backends.triton.points import PADDING, Packed
-from halfgp.backends.triton.product import PARTIAL_BYTES, RUN, Region, runs
+from halfgp.backends.triton.runs import PARTIAL_BYTES, RUN, Region, Runs, add_runs
 from halfgp.backends.triton.tiles import CHOICES, Tile, gradient_tiles, launch_time, tile_key
 from halfgp.backends.triton.vectors import MOST_COLUMNS, pack_vectors, peak_units
 from halfgp.kernels.program import Leaf, Program
@@ -84,6 +84,7 @@ class Gradients:
         rows: places of the rows whose terms are added up.
         format: of the vectors, as they meet.
         terms: how many numbers each of the vectors is the sum of.
+        live: the tiles that are looked at; None for all.
     """
 
     form: Form
@@ -93,6 +94,7 @@ class Gradients:
     rows: range
     format: Format
     terms: int
+    live: LiveTiles | None = None
 
     @property
     def square(self) -> bool:
@@ -120,7 +122,8 @@ class Gradients:
 
     def _turned(self) -> Gradients:
         """Those of the transposed matrix, which is no part of one."""
-        return replace(self, left=self.right, right=self.left, rows=range(self.right.total))
+        live = None if self.live is None else self.live.turned()
+        return replace(self, left=self.right, right=self.left, rows=range(self.right.total), live=live)
 
     def _in_tensors(
         self,
@@ -157,15 +160,15 @@ class Gradients:
         for first in range(0, u.shape[1], MOST_COLUMNS):
             some = slice(first, first + MOST_COLUMNS)
             for region, found in self._launches(sums, *self._weighted(u[:, some], v[:, some])):
-                totals += found.sum(dim=(0, 2), dtype=torch.float64)
+                totals += found.sum(dim=1)
                 wanted = [
-                    found[:, leaf.points : leaf.points + count]
+                    found[leaf.points : leaf.points + count]
                     for leaf, count in zip(sums.leaves, _wanted(sums, self.form), strict=True)
                     if count
                 ]
                 if wanted:
                     span = slice(region.rows.start, region.rows.stop)
-                    places[:, span] += torch.cat(wanted, dim=1).sum(0, dtype=torch.float64)
+                    places[:, span] += torch.cat(wanted)
         first = 0
         for k, count in enumerate(_wanted(sums, self.form)):
             if count:
@@ -182,14 +185,16 @@ class Gradients:
         return pack_vectors(u / unit, self.left, self.format, self.terms), right, unit
 
     def _launches(self, sums: Sums, us: Tensor, vs: Tensor, unit: Tensor) -> Iterator[tuple[Region, Tensor]]:
-        """Sums (runs, sums, rows) of one batch of rows and runs after the other."""
+        """Sums (sums, rows), float64, of one batch of rows after the other."""
         most = max(PARTIAL_BYTES // (4 * sums.number) // PADDING, 1) * PADDING
         for start in range(0, len(self.rows), most):
             rows = self.rows[start : start + most]
             region = Region(rows, range(self.right.total), True)
             tile = self._tile(sums, region, us, vs)
-            for columns, run in runs(region, tile, sums.number):
-                yield region, self._launch(sums, region, tile, us, vs, columns, run) * unit
+            found = us.new_zeros(sums.number, len(rows), dtype=torch.float64)
+            for runs in Runs.of(region, tile, self.live).batches(found.numel()):
+                add_runs(found, self._launch(sums, region, tile, us, vs, runs))
+            yield region, found * unit
 
     def _tile(self, sums: Sums, region: Region, us: Tensor, vs: Tensor) -> Tile:
         candidates = gradient_tiles()
@@ -198,8 +203,8 @@ class Gradients:
         sample = Region(region.rows[: TUNING_TILES * PADDING], region.columns[:RUN], True)
 
         def milliseconds(tile: Tile) -> float:
-            columns = sample.columns
-            return launch_time(lambda: self._launch(sums, sample, tile, us, vs, columns, len(columns)))
+            runs = Runs(sample.columns, len(sample.columns), 1)
+            return launch_time(lambda: self._launch(sums, sample, tile, us, vs, runs))
 
         size = (len(sample.rows), len(sample.columns), us.shape[2], self.format.name)
         return CHOICES.best(
@@ -208,27 +213,25 @@ class Gradients:
             milliseconds,
         )
 
-    def _launch(
-        self, sums: Sums, region: Region, tile: Tile, us: Tensor, vs: Tensor, columns: range, run: int
-    ) -> Tensor:
-        height, count = len(region.rows), math.ceil(len(columns) / run)
-        out = torch.zeros(count, sums.number, height, device=us.device)
-        gradient_kernel[(height // tile.rows, count)](
+    def _launch(self, sums: Sums, region: Region, tile: Tile, us: Tensor, vs: Tensor, runs: Runs) -> Tensor:
+        """Sums (runs, sums, rows) in float32."""
+        height = len(region.rows)
+        out = torch.zeros(runs.count, sums.number, height, device=us.device)
+        gradient_kernel[(height // tile.rows, runs.count)](
             self.left.side,
             self.right.side,
             self.numbers,
             us,
             vs,
             out,
+            *runs.arguments(self.numbers),
             region.rows.start,
-            columns.start,
-            columns.stop,
-            run,
             height,
             FORM=self.form,
             SUMS=sums,
             TERMS=self.terms,
             SQUARE=self.square,
+            LISTED=runs.listed,
             I=tile.rows,
             J=tile.columns,
             T=us.shape[2],

@@ -8,6 +8,7 @@ import triton.language as tl
 from halfgp.backends.triton.dot import dot
 from halfgp.backends.triton.entries import (
     exponent,
+    in_units,
     load_numbers,
     node_values,
     pair,
@@ -15,6 +16,7 @@ from halfgp.backends.triton.entries import (
     without_diagonal,
 )
 from halfgp.backends.triton.profiles import profile, profile_slope, shape_slope
+from halfgp.backends.triton.runs_kernel import column_of, run_of
 
 COLUMNS = tl.constexpr(64)  # of right-hand sides at a time
 
@@ -27,15 +29,18 @@ def gradient_kernel(
     us,
     vs,
     out,
-    row_first,
+    spans,
+    tiles,
     column_first,
     column_end,
     run,
+    row_first,
     height,
     FORM: tl.constexpr,
     SUMS: tl.constexpr,
     TERMS: tl.constexpr,
     SQUARE: tl.constexpr,
+    LISTED: tl.constexpr,
     I: tl.constexpr,
     J: tl.constexpr,
     T: tl.constexpr,
@@ -45,8 +50,9 @@ def gradient_kernel(
     row = row_first + tl.program_id(0) * I
     i = row + tl.arange(0, I)
     out += tl.program_id(1) * SUMS.number * height + tl.program_id(0) * I + tl.arange(0, I)
-    first = column_first + tl.program_id(1) * run
-    for column in tl.range(first, tl.minimum(first + run, column_end), J):
+    tiles, first, end = run_of(spans, tiles, column_first, column_end, run, LISTED, I)
+    for at in tl.range(first, end, J):
+        column = column_of(tiles, at, LISTED)
         j = column + tl.arange(0, J)
         w = weights(us, vs, i, j, left.stride, right.stride, TERMS, T)
         if SQUARE:
@@ -57,6 +63,9 @@ def gradient_kernel(
             exponents = exponents + (q,)
             leaves = leaves + (profile(q, shape_of(scalars, FORM.leaves[k]), FORM.leaves[k].profile),)
         values = node_values(leaves, scalars, FORM, I, J)
+        if FORM.cut:  # the gradient is that of the matrix that is multiplied with
+            relative = in_units(values[len(FORM.nodes) - 1], left, right, i, j, scalars, FORM)
+            w = tl.where(tl.abs(relative) > scalars[FORM.numbers - 1], w, 0.0)
         add(out, 0, height, w * values[len(FORM.nodes) - 1])
         for k in tl.static_range(len(SUMS.constants)):
             add(out, 1 + k, height, adjoint(w, values, SUMS.constants[k]))

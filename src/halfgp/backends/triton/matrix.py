@@ -10,10 +10,14 @@ from torch import Tensor
 from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.part import WHOLE, Part
+from halfgp.backends.triton.box_order import pays
 from halfgp.backends.triton.description import describe, factor_of, numbers_of, reach_of
 from halfgp.backends.triton.gradient import Gradients
+from halfgp.backends.triton.live_tiles import LiveTiles
 from halfgp.backends.triton.points import Packed, pack
 from halfgp.backends.triton.product import Products, Terms
+from halfgp.backends.triton.support import Support
+from halfgp.backends.triton.tiles import INTERPRETED
 from halfgp.backends.triton.vectors import MOST_COLUMNS, pack_vectors, peak_units
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel
@@ -34,7 +38,6 @@ class TritonMatrix:
     """
 
     storage = "on_the_fly"
-    skipped = 0.0
 
     def __init__(
         self,
@@ -56,6 +59,11 @@ class TritonMatrix:
         self._program = self._kernel.program()
         self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else None
         self._describe(truncation)
+
+    @property
+    def skipped(self) -> float:
+        """The share of entries in tiles that are passed by, in products and in gradients."""
+        return 0.0 if self._live is None else self._live.skipped
 
     def stored_bytes(self, entry_bytes: int) -> int:
         """All entries, of a square matrix too."""
@@ -80,7 +88,7 @@ class TritonMatrix:
     def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """Dense entries (rows, columns), their distances by differences, rounded as in products."""
         left, right = self._sides[0].taken(rows), self._sides[-1].taken(columns)
-        products = self._launched(left, right, square=False, part=WHOLE)
+        products = self._launched(left, right, range(left.total), square=False)
         n, m = len(left.place), len(right.place)
         out = products.block()[:n, :m].double() * self._scale
         i = torch.arange(n, device=out.device) if rows is None else rows
@@ -102,9 +110,10 @@ class TritonMatrix:
             self._numbers,
             left,
             right,
-            left.share(self._part),
+            self._rows,
             self._format,
             self._terms.vectors,
+            self._live,
         )
         return parameter_gradient(
             self._kernel,
@@ -121,16 +130,18 @@ class TritonMatrix:
         peaks = peak_units(v, self._format)
         vectors = pack_vectors(v / peaks, columns, self._format, self._terms.vectors)
         square = len(self._points) == 1
-        products = self._launched(self._sides[0], columns, square, self._part)
+        products = self._launched(self._sides[0], columns, self._rows, square, self._live)
         sums = products.multiply(vectors)[self._sides[0].place, : v.shape[1]]
         return sums * (peaks * self._scale) * self._units[0][:, None]
 
-    def _launched(self, left: Packed, right: Packed, square: bool, part: Part) -> Products:
-        dtype, rows = self._format.dtype, left.share(part)
-        return Products(self._form, self._numbers, left, right, square, rows, self._terms, dtype)
+    def _launched(
+        self, left: Packed, right: Packed, rows: range, square: bool, live: LiveTiles | None = None
+    ) -> Products:
+        dtype = self._format.dtype
+        return Products(self._form, self._numbers, left, right, square, rows, self._terms, dtype, live)
 
     def _describe(self, truncation: Truncation) -> None:
-        """Put the program into the terms of the kernels, and pack the points."""
+        """Put the program into the terms of the kernels, pack the points, and find tiles of zeros."""
         program, sixteen_bit = self._program, self.precision.is_sixteen_bit
         leaves = program.leaves
         alone = len(program.nodes) == 1 and program.nodes[0].kind == "leaf" and leaves[0].is_stationary
@@ -138,12 +149,14 @@ class TritonMatrix:
         self._units = [torch.ones(len(x), dtype=torch.float64, device=x.device) for x in self._points]
         amplitude = self._kernel.amplitude(*self._points).item()
         self._threshold = amplitude * truncation.vanishing(self.precision)
-        # What the format rounds to zero needs no look.
-        cut = truncation.cutoff > EXACT.vanishing(self.precision)
-        if (sixteen_bit or cut) and not alone:
+        vanishing = truncation.vanishing(self.precision)
+        cut = vanishing > 0.0
+        if cut and not alone:
             normalisation, self._scale = self._scale / amplitude, amplitude
             if not all(leaf.is_stationary for leaf in leaves):
                 self._units = relative_units(self._kernel, self._points)
+        # Below the normal range the interpreter's numbers of bfloat16 are others than a device's.
+        rounds_wrongly = INTERPRETED and self._format is BFLOAT16
         psi = self._features()
         self._form = describe(
             program,
@@ -151,15 +164,30 @@ class TritonMatrix:
             expand=sixteen_bit,
             normalised=normalisation is not None,
             cut=cut,
+            rounded=vanishing == EXACT.vanishing(self.precision) and not rounds_wrongly,
             units=any(bool((w != 1.0).any()) for w in self._units),
         )
-        self._numbers = numbers_of(
-            program, normalisation, truncation.cutoff if cut else None, self._points[0].device
+        numbers = numbers_of(program, normalisation, vanishing if cut else None)
+        self._numbers = torch.tensor(  # of which a pointer to none would be none
+            numbers or (0.0,), dtype=torch.float32, device=self._points[0].device
         )
+        support = Support(self._form, numbers, vanishing, self._format)
+        apart = support.is_bounded and not support.reaches_everywhere(psi)
         self._sides = [
-            pack(self._form, z, self._near(z, len(w)), w, self._format.dtype, self._terms.points)
+            pack(
+                self._form,
+                z,
+                self._near(z, len(w)),
+                w,
+                self._format.dtype,
+                self._terms.points,
+                ordered=apart and pays(self.shape, square=len(psi) == 1),
+            )
             for z, w in zip(psi, self._units, strict=True)
         ]
+        left, right = self._sides[0], self._sides[-1]
+        self._live = LiveTiles.find(support, left, right, self._part) if apart and truncation.skip else None
+        self._rows = left.share(self._part) if self._live is None else self._live.rows
 
     def _features(self) -> list[list[Tensor]]:
         """Psi (n, f) in float64, by side and leaf, of a stationary leaf relative to the columns' mean."""

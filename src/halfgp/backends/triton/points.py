@@ -1,4 +1,7 @@
-"""Points as the kernels read them: split into numbers of 16 bits, padded, those near the centre first."""
+"""Points as the kernels read them: split into numbers of 16 bits, padded, those near the centre first.
+
+Within these two groups they are as they came, or in the order of a tree of boxes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from torch import Tensor
 
 from halfgp.backends.part import Part
+from halfgp.backends.triton.box_order import in_boxes
 from halfgp.backends.triton.description import Form
 from halfgp.errors import InputError
 
@@ -57,7 +61,7 @@ class Packed:
         return self.side.stride
 
     def share(self, part: Part) -> range:
-        """The places of a part, whole tiles."""
+        """The places of a part, whole tiles, all of which take as long."""
         run = part.of(self.total // PADDING)
         return range(run.start * PADDING, run.stop * PADDING)
 
@@ -81,7 +85,13 @@ class Packed:
 
 
 def pack(
-    form: Form, psi: Sequence[Tensor], near: Tensor, units: Tensor, dtype: torch.dtype, terms: int
+    form: Form,
+    psi: Sequence[Tensor],
+    near: Tensor,
+    units: Tensor,
+    dtype: torch.dtype,
+    terms: int,
+    ordered: bool,
 ) -> Packed:
     """Pack one side.
 
@@ -92,8 +102,10 @@ def pack(
         units: (n,) of the points, float64.
         dtype: of the parts.
         terms: how many parts.
+        ordered: whether neighbours are to be together.
     """
-    place, first, total = _places(near)
+    stationary = [z for leaf, z in zip(form.leaves, psi, strict=True) if leaf.profile != "linear"]
+    place, first, total = _places(near, torch.cat(stationary, dim=1) if ordered and len(near) else None)
     packed = Packed(
         Side(units.new_empty(0), units.new_empty(0), units.new_empty(0), units, total, 0), place, first
     )
@@ -127,14 +139,21 @@ def padded(n: int) -> int:
     return max(-(-n // PADDING), 1) * PADDING
 
 
-def _places(near: Tensor) -> tuple[Tensor, int, int]:
+def _places(near: Tensor, coordinates: Tensor | None) -> tuple[Tensor, int, int]:
     """Where each point goes, how many places are of near ones, and how many there are."""
     n = len(near)
     count = int(near.sum())
     first = padded(count) if count else 0
     total = first + (padded(n - count) if n > count or not n else 0)
-    rank_near, rank_far = near.cumsum(0) - 1, (~near).cumsum(0) - 1 + first
-    return torch.where(near, rank_near, rank_far), first, total
+    far = (~near).long()
+    if coordinates is None:
+        order = torch.argsort(far, stable=True)
+    else:
+        order = in_boxes(coordinates, far, (first // PADDING, (total - first) // PADDING), PADDING)
+    rank = torch.arange(n, device=near.device)
+    place = torch.empty_like(rank)
+    place[order] = torch.where(rank < count, rank, rank - count + first)
+    return place, first, total
 
 
 def _check_size(elements: int, n: int, features: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,14 +11,12 @@ import triton.language as tl
 from torch import Tensor
 
 from halfgp.backends.triton.description import Form
+from halfgp.backends.triton.live_tiles import LiveTiles
 from halfgp.backends.triton.points import PADDING, Packed
 from halfgp.backends.triton.product_kernel import block_kernel, product_kernel
+from halfgp.backends.triton.runs import RUN, Region, Runs, add_runs
 from halfgp.backends.triton.tiles import CHOICES, Tile, launch_time, product_tiles, tile_key
 
-RUN = 4096  # products that are added in float32; sums of more are in float64
-PROGRAMS = 512  # at least so many, where the columns can be shared out, to keep a device busy
-LEAST_RUN = 4 * PADDING
-PARTIAL_BYTES = 2**28  # of sums before they are added in float64
 BLOCK_TILE = Tile(PADDING, PADDING, 8)  # of dense entries
 TUNING_TILES = 64  # rows of tiles that a tile size is timed on
 
@@ -30,14 +27,6 @@ class Terms(NamedTuple):
     points: int
     entries: int
     vectors: int
-
-
-class Region(NamedTuple):
-    """Places of rows and columns, and whether their distances have to be exact."""
-
-    rows: range
-    columns: range
-    exact: bool
 
 
 @dataclass(frozen=True)
@@ -53,6 +42,7 @@ class Products:
         rows: places of the rows that are multiplied; sums of others are zero.
         terms: what is split in how many.
         dtype: of entries and vectors, as they meet.
+        live: the tiles that are looked at; None for all.
     """
 
     form: Form
@@ -63,15 +53,16 @@ class Products:
     rows: range
     terms: Terms
     dtype: torch.dtype
+    live: LiveTiles | None = None
 
     def multiply(self, vectors: Tensor) -> Tensor:
         """Sums (places, T) in float64 with packed vectors (terms, places, T)."""
         sums = torch.zeros(self.left.total, vectors.shape[2], dtype=torch.float64, device=vectors.device)
         for region in self._regions():
             tile = self._tile(region, vectors)
-            rows = slice(region.rows.start, region.rows.stop)
-            for columns, run in runs(region, tile, vectors.shape[2]):
-                sums[rows] += self._launch(region, tile, vectors, columns, run).sum(0, dtype=torch.float64)
+            rows = sums[region.rows.start : region.rows.stop]
+            for runs in Runs.of(region, tile, self.live).batches(rows.numel()):
+                add_runs(rows, self._launch(region, tile, vectors, runs))
         return sums
 
     def block(self) -> Tensor:
@@ -114,33 +105,32 @@ class Products:
         sample = Region(rows, region.columns[:RUN], region.exact)
 
         def milliseconds(tile: Tile) -> float:
-            columns = sample.columns
-            return launch_time(lambda: self._launch(sample, tile, vectors, columns, len(columns)))
+            runs = Runs(sample.columns, len(sample.columns), 1)
+            return launch_time(lambda: self._launch(sample, tile, vectors, runs))
 
         size = (len(sample.rows), len(sample.columns), vectors.shape[2], str(self.dtype))
         key = tile_key(vectors.device, "product", self.form, self.terms, region.exact, self.square, *size)
         return CHOICES.best(key, candidates, milliseconds)
 
-    def _launch(self, region: Region, tile: Tile, vectors: Tensor, columns: range, run: int) -> Tensor:
+    def _launch(self, region: Region, tile: Tile, vectors: Tensor, runs: Runs) -> Tensor:
         """Sums (runs, rows, T) in float32."""
-        height, count = len(region.rows), -(-len(columns) // run)
-        out = torch.empty(count, height, vectors.shape[2], device=vectors.device)
+        height = len(region.rows)
+        out = torch.empty(runs.count, height, vectors.shape[2], device=vectors.device)
         options: dict[str, Any] = {"num_warps": tile.warps, "num_stages": 2, "enable_fp_fusion": True}
-        product_kernel[(height // tile.rows, count)](
+        product_kernel[(height // tile.rows, runs.count)](
             self.left.side,
             self.right.side,
             self.numbers,
             vectors,
             out,
+            *runs.arguments(self.numbers),
             region.rows.start,
-            columns.start,
-            columns.stop,
-            run,
             height,
             FORM=self.form,
             TERMS=self.terms,
             EXACT=region.exact,
             SQUARE=self.square,
+            LISTED=runs.listed,
             I=tile.rows,
             J=tile.columns,
             T=vectors.shape[2],
@@ -150,19 +140,3 @@ class Products:
 
 
 TRITON_TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
-
-
-def runs(region: Region, tile: Tile, numbers: int) -> Iterator[tuple[range, int]]:
-    """Columns of a region for one launch after the other, and how many of them each run has.
-
-    Args:
-        region: rows and columns.
-        tile: of the kernel.
-        numbers: how many of 4 bytes a run leaves for each row.
-    """
-    programs = math.ceil(PROGRAMS / math.ceil(len(region.rows) / tile.rows))
-    run = min(RUN, max(LEAST_RUN, math.ceil(len(region.columns) / programs)))
-    run = math.ceil(run / PADDING) * PADDING
-    at_once = max(1, PARTIAL_BYTES // (4 * numbers * len(region.rows))) * run
-    for start in range(0, len(region.columns), at_once):
-        yield region.columns[start : start + at_once], run

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from halfgp.backends.triton.dot import dot
 from halfgp.backends.triton.entries import entries, load_numbers
+from halfgp.backends.triton.runs_kernel import column_of, run_of
 
 
 @triton.jit
@@ -16,27 +17,31 @@ def product_kernel(
     numbers,
     vectors,
     out,
-    row_first,
+    spans,
+    tiles,
     column_first,
     column_end,
     run,
+    row_first,
     height,
     FORM: tl.constexpr,
     TERMS: tl.constexpr,
     EXACT: tl.constexpr,
     SQUARE: tl.constexpr,
+    LISTED: tl.constexpr,
     I: tl.constexpr,
     J: tl.constexpr,
     T: tl.constexpr,
 ):
-    """Sums (runs, height, T) over runs of columns; a program has I rows and one run."""
+    """Sums (runs, height, T) over runs of columns; a program has I rows and one run, or its live tiles."""
     scalars = load_numbers(numbers, FORM)
     row = tl.program_id(0) * I
-    first = column_first + tl.program_id(1) * run
+    tiles, first, end = run_of(spans, tiles, column_first, column_end, run, LISTED, I)
     sums = tl.zeros((I, T), tl.float32)
-    for column in tl.range(first, tl.minimum(first + run, column_end), J):
-        k = entries(left, right, row_first + row, column, scalars, FORM, TERMS.points, EXACT, SQUARE, I, J)
-        sums = add_products(sums, k, vectors, column, right.stride, TERMS, J, T)
+    for k in tl.range(first, end, J):
+        column = column_of(tiles, k, LISTED)
+        some = entries(left, right, row_first + row, column, scalars, FORM, TERMS.points, EXACT, SQUARE, I, J)
+        sums = add_products(sums, some, vectors, column, right.stride, TERMS, J, T)
     i, c = row + tl.arange(0, I), tl.arange(0, T)
     tl.store(out + (tl.program_id(1) * height + i[:, None]) * T + c[None, :], sums)
 

@@ -54,7 +54,8 @@ def shape_slope(q, value):
     """The derivative of the rational quadratic in its shape, the distance held: -k (log(1+w) - w/(1+w))."""
     w = -tl.minimum(q, 0.0)
     # The difference is w²/2 - 2w³/3 + ...: where w is small, nothing of it would be left.
-    series = w * w * (0.5 + w * (-2.0 / 3.0 + w * (0.75 + w * (-0.8 + w * (5.0 / 6.0 - w * 6.0 / 7.0)))))
+    s = tl.minimum(w, 0.03125)  # beyond which the powers of a large one would overflow
+    series = s * s * (0.5 + s * (-2.0 / 3.0 + s * (0.75 + s * (-0.8 + s * (5.0 / 6.0 - s * 6.0 / 7.0)))))
     difference = LN2 * log2_of_one_plus(w) - w / (1.0 + w)
     return -value * tl.where(w < 0.03125, series, difference)
 
