@@ -77,9 +77,12 @@ class Observations:
     def patterns(self, targets: Sequence[int]) -> list[Pattern]:
         """Some targets, those together that the same rows have; in the order of the first of each."""
         known = self.targets.isfinite()
-        alike: dict[bytes, list[int]] = {}
-        for target in targets:
-            alike.setdefault(known[:, target].cpu().numpy().tobytes(), []).append(target)
+        present, absent = known[:, list(targets)].double(), (~known[:, list(targets)]).double()
+        # In how many rows two of them have the same: numbers of targets, and not of rows, leave a device.
+        agreed = present.T @ present + absent.T @ absent
+        alike: dict[int, list[int]] = {}
+        for target, first in zip(targets, (agreed == len(known)).int().argmax(dim=1).tolist(), strict=True):
+            alike.setdefault(first, []).append(target)
         return [Pattern(tuple(some), known[:, some[0]].nonzero()[:, 0]) for some in alike.values()]
 
     def check_known(self) -> None:

@@ -83,7 +83,7 @@ class CallableTrend:
             )
         if not bool(values.isfinite().all()):
             raise InputError("`mean` must give finite numbers; got NaN or infinity.")
-        return values.to(points.device).expand(len(points), self.targets)[:, list(self.taken)]
+        return values.expand(len(points), self.targets)[:, list(self.taken)].to(points.device)
 
     def of_targets(self, targets: Sequence[int]) -> CallableTrend:
         """That of some targets, of those that are asked for."""
