@@ -191,7 +191,8 @@ class _Run:
                 observe=self._observe_exact,
             )
             self._found = improved.hyperparameters
-        improved = self._shortened(improved)
+        if self._problem.x.shape[1] > FEW_FEATURES:
+            improved = self._shortened(improved)
         reached = Reached(
             self._coordinates.vector(improved.hyperparameters), refined=True, weights=improved.weights
         )
@@ -202,7 +203,8 @@ class _Run:
         """With lengthscales that suit all rows.
 
         Data are denser than any part of them, and show what is shorter than its spacing: all lengthscales
-        together are shortened for as long as predictions gain.
+        together are shortened for as long as predictions gain. Not in few features, where every row that is
+        heard has its neighbours among all rows: what is left to gain there is by chance.
         """
         for _ in range(SHORTENINGS):
             shorter = found.hyperparameters.stretched(SHORTER)
