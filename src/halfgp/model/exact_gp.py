@@ -11,7 +11,7 @@ from typing import Any
 from halfgp.choices import choose_method
 from halfgp.cluster import make_cluster_plan
 from halfgp.data import ArrayLike, as_levels, as_points
-from halfgp.distributed.agreement import environment, require_agreement
+from halfgp.distributed.agreement import environment, require_agreement, together
 from halfgp.distributed.heartbeat import Heartbeat
 from halfgp.distributed.ranks import Ranks, ranks_here
 from halfgp.distributed.traffic import Traffic
@@ -90,10 +90,13 @@ class ExactGP:
         solve, and ends with the same bits. Its files stay until the model is saved. A fit that fails changes
         nothing here.
         """
-        began, settings, ranks = time.perf_counter(), self.settings.check(), ranks_here()
+        began, ranks = time.perf_counter(), ranks_here()
         with Heartbeat(ranks):
+            with together(ranks):
+                settings = self.settings.check()
             require_agreement(ranks, {**environment(), **compared(settings)})
-            rows = Observations.of(X, y, noise, settings.device)
+            with together(ranks):
+                rows = Observations.of(X, y, noise, settings.device)
             require_agreement(ranks, rows.fingerprints() if ranks is not None else {})
             trend = trend_of(settings.mean, rows.points, rows.targets)
             rows = rows.without(trend)
@@ -117,10 +120,11 @@ class ExactGP:
         if choose_method(settings.method, problem.rows) != "cholesky":  # which every rank does by itself
             problem = replace(problem, ranks=ranks)
         (n, d), q = problem.x.shape, problem.y.shape[1]
-        if ranks is None:
-            make_plan(n, d, q, settings).require()
-        else:
-            make_cluster_plan(n, d, q, settings, ranks=ranks.count).require()
+        with together(ranks):  # machines may have more memory or less
+            if ranks is None:
+                make_plan(n, d, q, settings).require()
+            else:
+                make_cluster_plan(n, d, q, settings, ranks=ranks.count).require()
         start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
         if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
