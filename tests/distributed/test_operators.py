@@ -62,6 +62,7 @@ def test_meetings(ranks: Job, n: int) -> None:
         assert torch.equal(f["first"], brought[0])
         assert int(f["counts"]) == len(found) * (len(found) + 1) // 2
         assert float(f["number"]) == len(found) / 2
+        assert int(f["least"]) == 7 - (len(found) - 1)
     assert ranks.run(programs.texts) == [["ä" * k for k in range(len(found))]] * len(found)
 
 

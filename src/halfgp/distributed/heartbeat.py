@@ -5,6 +5,7 @@ It talks to the group's store, and not in meetings: a rank is heard while its pr
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
@@ -26,7 +27,7 @@ ARRIVAL = 1800.0  # seconds until the first one of a rank, which may read its da
 GRACE = 5.0  # seconds for this rank to find out by itself what another has failed at
 POLL = 0.05  # seconds between two looks at who has heard of a failure
 LOST = 70  # exit code of a rank that ends because another one did
-DONE, FAILED = "done", "failed: "
+DONE, ENDED, FAILED = "done", "ended", "failed: "
 _fits = itertools.count()  # each has signs of its own; ranks come to the same fits in the same order
 
 
@@ -88,7 +89,7 @@ class Heartbeat:
 
     def _is_over(self, rank: int) -> bool:
         said = self._sign(rank).partition(" ")[2]
-        return said == DONE or said.startswith(FAILED)
+        return said in (DONE, ENDED) or said.startswith(FAILED)
 
     def _key(self, rank: int) -> str:
         return f"halfgp/heartbeat/{self._fit}/{rank}"
@@ -142,6 +143,9 @@ class Heartbeat:
         what = f"Error: rank {self._ranks.index} of {self._ranks.count} ends the fit: {why}."
         remedy = " Start the job again with the same `checkpoint`: it goes on where it was."
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{what}{remedy}\n".encode())
+        with contextlib.suppress(RuntimeError):  # the store may be what is lost
+            self._tell(ENDED)
+            time.sleep(10 * POLL)  # for who has failed to say so itself, before a launcher ends it for this
         os._exit(LOST)
 
 
