@@ -53,6 +53,18 @@ def test_a_hundred_million_rows() -> None:
     assert plan(64, 10**8).as_dict()["ranks"] == 64
 
 
+def test_memory_is_told_without_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fit over ranks asks for it."""
+
+    def measured(*_: object) -> float:
+        raise AssertionError
+
+    for name in ("entry_rate", "neighbour_seconds", "factor_seconds"):
+        monkeypatch.setattr(f"halfgp.planner.{name}", measured)
+    monkeypatch.setattr("halfgp.cluster.subset_seconds", measured)
+    assert make_cluster_plan(10**6, 8, 1, Settings(), ranks=4).memory > 0
+
+
 def test_too_little_memory_is_refused_with_a_remedy() -> None:
     few = SETTINGS.with_params(memory_limit="1GB")
     with pytest.raises(MemoryLimitError, match=r"on 4 ranks needs about .* start more ranks"):
