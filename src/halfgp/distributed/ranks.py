@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -106,6 +107,12 @@ class Ranks:
             dist.broadcast(sent, 0, group=self._group)  # all ranks are in it: the first is 0 everywhere
         return sent.to(values)
 
+    def leave(self) -> None:
+        """Let go of the group: nobody meets after it."""
+        if dist.is_initialized() and self._group is not None:
+            dist.destroy_process_group(self._group)
+        self._group = None
+
     def texts(self, mine: str) -> list[str]:
         """What every rank has to say, in their order."""
         raw = torch.frombuffer(bytearray(mine.encode() or b"\0"), dtype=torch.uint8)
@@ -186,6 +193,18 @@ def ranks_here() -> Ranks | None:
     ranks = _known[default]
     ranks.traffic = Traffic(ranks.count)
     return ranks
+
+
+@atexit.register
+def leave() -> None:
+    """Let go of the group that ranks were given.
+
+    Its threads have to end before the interpreter does: now and then they abort the process otherwise, whose
+    work is done, and a launcher takes that for a failure.
+    """
+    for ranks in _known.values():
+        ranks.leave()
+    _known.clear()
 
 
 @contextmanager
