@@ -115,6 +115,7 @@ class Problem:
             storage="on_the_fly",
             threads=self.threads,
             part=part,
+            copy=False,  # rows do not change, and one copy of all points for each rung would be much
         )
 
     def cross(
@@ -132,6 +133,7 @@ class Problem:
             precision=precision,
             backend=self.backend,
             threads=self.threads,
+            copy=False,
         )
 
     def extended(self, other: Problem) -> Problem:

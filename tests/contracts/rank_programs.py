@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from halfgp import ExactGP, GPRegressor, Matern, White, cg, lanczos, log_determi
 from halfgp.cli.models import read_training
 from halfgp.delimited import Dialect
 from halfgp.distributed import Ranks, Traffic, alone, heartbeat, ranks_here
+from halfgp.distributed.ranks import leave
 from halfgp.errors import HalfGPError, RankError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.operators import Operator, ShardedKernel
@@ -191,7 +193,20 @@ def used_between(n: int) -> list[Tensor]:
         dist.all_reduce(number)
         return number
 
-    return [own(), fitted(n, {})["mean"], own(), fitted(n, {})["mean"], own()]
+    found = [own(), fitted(n, {})["mean"], own(), fitted(n, {})["mean"], own()]
+    group = weakref.ref(here()._group)
+    leave()
+    assert group() is None  # and so its threads are over: they must be before the interpreter is
+    return [*found, fitted(n, {})["mean"]]  # in a new one
+
+
+def held_once(n: int) -> bool:
+    """Whether a rank's summands, on every rung, are of the points of its problem, and not of copies."""
+    found = problem(n, here())
+    first = found.system(Hyperparameters(KERNEL, None, None), "single")
+    rungs = [first.with_precision(precision) for precision in first.rungs()]
+    assert all(isinstance(rung, ShardedKernel) for rung in rungs)
+    return all(rung.summand.x1.data_ptr() == found.x.data_ptr() for rung in (first, *rungs))
 
 
 def by_itself(n: int, seed: int) -> Tensor:

@@ -74,9 +74,10 @@ def test_other_ways(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("ranks", [3], indirect=True)
 def test_the_group_stays_the_users(ranks: Job) -> None:
-    for before, first, between, second, after in ranks.run(programs.used_between, N):
+    for before, first, between, second, after, third in ranks.run(programs.used_between, N):
         assert float(before) == float(between) == float(after) == 1 + 2 + 3
         assert torch.equal(first, second)
+        assert torch.equal(first, third)
 
 
 @pytest.mark.parametrize("ranks", [4], indirect=True)

@@ -102,6 +102,12 @@ def test_a_product_sends_its_vectors_twice(ranks: Job) -> None:
     assert {int(f["sent"]) for f in found} == {2 * (len(found) - 1) * most * 2 * 8}
 
 
+@pytest.mark.parametrize("ranks", [2], indirect=True, ids=["2 ranks"])
+def test_points_are_on_a_rank_once(ranks: Job) -> None:
+    """But for their packed form, of a few bytes a number."""
+    assert ranks.run(programs.held_once, N) == [True, True]
+
+
 # Every recipe, and both kinds of preconditioner with every number of ranks.
 @pytest.mark.parametrize(
     ("ranks", "recipe"),
