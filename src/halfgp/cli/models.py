@@ -152,11 +152,16 @@ def read_training(
 
 
 def _gathered(table: Table, ranks: Ranks, rows: int) -> Table:
-    """All rows of a table from the runs that ranks have."""
+    """All rows of a table from the runs that ranks have, a column at a time: no table is here twice."""
     assert table.y is not None
-    values = torch.from_numpy(np.column_stack([table.X, table.y]))
-    whole = ranks.gathered(values, rows).numpy()
-    return replace(table, X=np.ascontiguousarray(whole[:, :-1]), y=whole[:, -1].copy())
+
+    def whole(column: Floats) -> Floats:
+        return ranks.gathered(torch.tensor(column), rows).numpy()
+
+    X = np.empty((rows, table.X.shape[1]))
+    for k in range(X.shape[1]):
+        X[:, k] = whole(table.X[:, k])
+    return replace(table, X=X, y=whole(table.y))
 
 
 def _check_features(table: Table) -> None:
