@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from contracts.commands import flat, json_of, run
 
+from halfgp.choices import RESIDENT, factor_bytes
 from halfgp.cluster import LATENCY, MEETINGS, make_cluster_plan
 from halfgp.errors import InputError, MemoryLimitError
 from halfgp.planner import make_plan
@@ -38,6 +39,15 @@ def test_work_is_shared_and_points_are_not() -> None:
     assert points < many.memory < one.memory
     # Each sends its rows to all others, and each other one that one's: eight bytes a row, twice.
     assert many.bytes_a_pass == pytest.approx(2 * 8 * 10**6 * 63 / 64)
+
+
+@pytest.mark.parametrize("rows", [2_000, 8_000])
+def test_what_is_dense_is_on_every_rank(rows: int) -> None:
+    """A likelihood by a Cholesky factor, and the factor of the last solve."""
+    one, many = (make_cluster_plan(rows, 8, 1, Settings(), ranks=ranks) for ranks in (1, 16))
+    assert one.whole.variance == "cholesky"
+    assert many.memory - RESIDENT >= factor_bytes(rows, 4)
+    assert many.memory <= 1.1 * one.memory  # with a gathered block
 
 
 def test_a_slow_network_costs_what_it_sends() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from halfgp.choices import RESIDENT, usable_memory
 from halfgp.errors import InputError, MemoryLimitError
-from halfgp.planner import Plan, make_plan, subset_seconds
+from halfgp.planner import Plan, dense_bytes, make_plan, subset_seconds
 from halfgp.settings import Settings, as_bytes
 
 BANDWIDTH = 1.25e9  # bytes a second and rank, of a network of 10 Gbit/s
@@ -131,10 +131,13 @@ def make_cluster_plan(
 
 
 def _memory(whole: Plan, targets: int, columns: int, ranks: int) -> int:
-    """Of a rank: of what a fit on one takes, points are on every one, and one gathered block beside them."""
+    """Of a rank: of what a fit on one takes its share, or what is dense, whichever is more at its time.
+
+    Points are on every rank, and one gathered block beside them.
+    """
     n = whole.rows
     points = n * (whole.features + targets) * POINTS
-    shared = max(whole.memory - points - RESIDENT, 0) / ranks
+    work = max(whole.memory - points - RESIDENT, 0)
     tiles = 2 * (n / TILE) ** 2 / 2 / 8 / ranks  # two bits for a pair
     gathered = GATHERED * n * columns if ranks > 1 else 0
-    return round(RESIDENT + points + shared + tiles + gathered)
+    return round(RESIDENT + points + max(work / ranks, min(work, dense_bytes(whole))) + tiles + gathered)
