@@ -14,6 +14,7 @@ from halfgp.choices import (
     choose_method,
     choose_variance,
     factor_bytes,
+    routes,
     usable_memory,
 )
 from halfgp.errors import MemoryLimitError
@@ -161,3 +162,11 @@ def test_memory_is_foreseen_within_a_factor_of_two_and_a_half(n, options):
     plan = make_plan(n, 6, 1, Settings().with_params(**options))
     assert 1 / 2.5 < (plan.memory - RESIDENT) / growth < 2.5
     assert 1 / 1.5 < RESIDENT / before < 1.5
+
+
+def test_a_factor_in_double_is_a_way_where_the_machine_has_room_for_it() -> None:
+    """Of several machines the smallest is asked."""
+    rows = 10_000
+    large, small = (routes("cg", "local", rows, None, machine) for machine in (10**12, factor_bytes(rows, 8)))
+    assert large == ("products", "double factor")
+    assert small == ("products",)
