@@ -7,6 +7,11 @@ work the ratio of processor times, which others on the machine disturb less.
 
     python benchmarks/distributed.py                        50,000 and 200,000 rows; an hour on two cores
     python benchmarks/distributed.py --rows 20000 --no-fit  less; replaces distributed.json
+    python benchmarks/distributed.py --plan                 fits by 1, 2 and 4 ranks beside plans
+    python benchmarks/distributed.py --plan --rows 5000     less; replaces distributed_plan.json
+
+Plans are of ranks that have a core each. Where there are fewer cores, the processor time of a rank is what to
+hold against one.
 """
 
 from __future__ import annotations
@@ -24,9 +29,12 @@ import typer
 from rich.table import Table
 
 from halfgp import ExactGP, Matern
+from halfgp.cluster import make_cluster_plan
 from halfgp.distributed import ranks_here
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.memory import peak_memory
 from halfgp.problem import Problem
+from halfgp.settings import Settings
 from product_report import console
 
 HERE = Path(__file__).parent
@@ -75,7 +83,7 @@ def fit(rows: int, features: int) -> dict[str, float]:
     began, worked = time.perf_counter(), time.process_time()
     gp = ExactGP(Matern(1.5, [LENGTHSCALES[features]] * features)).fit(x, y)
     found = {"seconds": time.perf_counter() - began, "worked": time.process_time() - worked}
-    found["passes"] = float(gp.report.passes)
+    found |= {"passes": float(gp.report.passes), "memory": float(peak_memory())}
     if gp.traffic is not None:
         found |= {"sent": float(gp.traffic.bytes_sent), "waiting": gp.traffic.share_waiting}
     return found
@@ -106,7 +114,8 @@ def measure(count: int, what: str, rows: int, features: int) -> dict[str, float]
     found = dict(answers.get() for _ in processes)
     for process in processes:
         process.join()
-    slowest = {name: max(case[name] for case in found.values()) for name in ("seconds", "worked")}
+    largest = {name for name in ("seconds", "worked", "memory") if name in found[0]}
+    slowest = {name: max(case[name] for case in found.values()) for name in largest}
     return {**found[0], **slowest}
 
 
@@ -137,14 +146,56 @@ def show(cases: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
+def planned(rows: int, features: int, count: int) -> dict[str, float]:
+    """What a rank of one thread was expected to take."""
+    plan = make_cluster_plan(rows, features, 1, Settings().with_params(threads=1), ranks=count)
+    told = {"seconds": plan.seconds, "passes": plan.whole.passes, "memory": plan.memory}
+    return {**told, "sent": plan.bytes_a_pass * plan.whole.passes}
+
+
+def show_plans(cases: list[dict[str, Any]]) -> None:
+    """Planned / measured."""
+    table = Table("rows", "features", "ranks", box=None)
+    for heading in ("seconds", "of processor", "passes", "memory GB", "sent MB"):
+        table.add_column(heading, justify="right")
+    for found in cases:
+        for count, plan in found["planned"].items():
+            seen = found["ranks"][count]
+            table.add_row(
+                *(f"{found['rows']:,}", str(found["features"]), count),
+                f"{plan['seconds']:.1f} / {seen['seconds']:.1f}",
+                f"{seen['worked']:.1f}",
+                f"{plan['passes']:.0f} / {seen['passes']:.0f}",
+                f"{plan['memory'] / 1e9:.2f} / {seen['memory'] / 1e9:.2f}",
+                f"{plan['sent'] / 1e6:.1f} / {seen.get('sent', 0.0) / 1e6:.1f}",
+            )
+    console.print(table)
+
+
+def compare_with_plans(rows: list[int], features: list[int], counts: list[int]) -> None:
+    """Fits by so many ranks each, beside what `halfgp plan --ranks` says of them."""
+    torch.set_num_threads(1)  # as ranks have, for what a plan measures here
+    cases = []
+    for n in rows:
+        for d in features:
+            plans = {str(count): planned(n, d, count) for count in counts}
+            cases.append({**case("fit", n, d, counts, 1), "planned": plans})
+            show_plans(cases[-1:])
+    (HERE / "distributed_plan.json").write_text(json.dumps(cases, indent=1) + "\n")
+
+
 def main(
     rows: Annotated[list[int] | None, typer.Option(help="Of products and fits.")] = None,
     features: Annotated[list[int] | None, typer.Option(help="Which of 8 and 2.")] = None,
     ranks: Annotated[list[int] | None, typer.Option(help="How many; the first is compared with.")] = None,
     rounds: Annotated[int, typer.Option(help="Of products.")] = 2,
     fits: Annotated[bool, typer.Option("--fit/--no-fit", help="Whole fits, too.")] = True,
+    plan: Annotated[bool, typer.Option("--plan", help="Fits beside their plans instead.")] = False,
 ) -> None:
-    """Measure, print, and write distributed.json."""
+    """Measure, print, and write distributed.json, or distributed_plan.json."""
+    if plan:
+        compare_with_plans(rows or [50_000, 200_000], features or list(LENGTHSCALES), ranks or [1, 2, 4])
+        return
     counts = ranks or [1, 2]
     cases = []
     for n in rows or [50_000, 200_000]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from contracts.commands import flat, json_of, run
 
+from halfgp.choices import RESIDENT, factor_bytes
 from halfgp.cluster import LATENCY, MEETINGS, make_cluster_plan
 from halfgp.errors import InputError, MemoryLimitError
 from halfgp.planner import make_plan
@@ -42,6 +43,15 @@ def test_work_is_shared_and_points_are_not() -> None:
     assert many.bytes_a_pass == pytest.approx(2 * 8 * 10**6 * 63 / 64)
 
 
+@pytest.mark.parametrize("rows", [2_000, 8_000])
+def test_what_is_dense_is_on_every_rank(rows: int) -> None:
+    """A likelihood by a Cholesky factor, and the factor of the last solve."""
+    one, many = (make_cluster_plan(rows, 8, 1, Settings(), ranks=ranks) for ranks in (1, 16))
+    assert one.whole.variance == "cholesky"
+    assert many.memory - RESIDENT >= factor_bytes(rows, 4)
+    assert many.memory <= 1.1 * one.memory  # with a gathered block
+
+
 def test_a_slow_network_costs_what_it_sends() -> None:
     slow = plan(64, bandwidth=1e6)
     latency = slow.whole.passes * (MEETINGS + 2) * LATENCY
@@ -53,6 +63,18 @@ def test_a_hundred_million_rows() -> None:
     """The entries of a pass grow with the square, what is sent does not: the larger, the better it scales."""
     assert plan(64, 10**8).share_sending < plan(64, 10**6).share_sending
     assert plan(64, 10**8).as_dict()["ranks"] == 64
+
+
+def test_memory_is_told_without_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fit over ranks asks for it."""
+
+    def measured(*_: object) -> float:
+        raise AssertionError
+
+    for name in ("entry_rate", "neighbour_seconds", "factor_seconds"):
+        monkeypatch.setattr(f"halfgp.planner.{name}", measured)
+    monkeypatch.setattr("halfgp.cluster.subset_seconds", measured)
+    assert make_cluster_plan(10**6, 8, 1, Settings(), ranks=4).memory > 0
 
 
 def test_too_little_memory_is_refused_with_a_remedy() -> None:

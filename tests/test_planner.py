@@ -13,6 +13,7 @@ from halfgp.choices import (
     choose_method,
     choose_variance,
     factor_bytes,
+    routes,
     usable_memory,
 )
 from halfgp.errors import MemoryLimitError
@@ -157,3 +158,11 @@ def test_a_fit_takes_the_memory_that_is_planned_and_no_more(n, options):
     )
     plan = make_plan(n, 3, 1, Settings().with_params(**options))
     assert plan.memory / 2.5 < int(found.stdout) <= plan.memory
+
+
+def test_a_factor_in_double_is_a_way_where_the_machine_has_room_for_it() -> None:
+    """Of several machines the smallest is asked."""
+    rows = 10_000
+    large, small = (routes("cg", "local", rows, None, machine) for machine in (10**12, factor_bytes(rows, 8)))
+    assert large == ("products", "double factor")
+    assert small == ("products",)

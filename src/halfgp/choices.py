@@ -40,7 +40,9 @@ def choose_variance(variance: str, rows: int, memory_limit: int | None) -> str:
     return "cholesky" if fits and rows <= FACTOR_ROWS else "local"
 
 
-def routes(method: str, variance: str, rows: int, memory_limit: int | None) -> tuple[str, ...]:
+def routes(
+    method: str, variance: str, rows: int, memory_limit: int | None, machine: int | None = None
+) -> tuple[str, ...]:
     """Ways to the weights, in the order in which they are tried: the first that is exact enough is taken.
 
     A factor in double is exact for whatever can be had at all, and takes n³/3 multiply-adds in double. One
@@ -53,8 +55,9 @@ def routes(method: str, variance: str, rows: int, memory_limit: int | None) -> t
         variance: "cholesky", "local" or "auto".
         rows: n.
         memory_limit: bytes, or None for half of what the machine has.
+        machine: bytes that it has; None for this one.
     """
-    allowed = usable_memory() // 2 if memory_limit is None else memory_limit
+    allowed = (machine or usable_memory()) // 2 if memory_limit is None else memory_limit
     last = ("double factor",) if RESIDENT + factor_bytes(rows, 8) <= allowed else ()
     if method == "cholesky":
         return ("double factor",)

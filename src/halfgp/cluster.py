@@ -7,12 +7,13 @@ is not shared at all.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from halfgp.choices import RESIDENT, usable_memory
 from halfgp.errors import InputError, MemoryLimitError
-from halfgp.planner import Plan, make_plan, subset_seconds
+from halfgp.planner import Plan, dense_bytes, make_plan, subset_seconds
 from halfgp.settings import Settings, as_bytes
 
 BANDWIDTH = 1.25e9  # bytes a second and rank, of a network of 10 Gbit/s
@@ -33,9 +34,9 @@ class ClusterPlan:
         memory: bytes of a rank at its peak.
         memory_limit: bytes of a rank.
         bytes_a_pass: that a rank sends.
-        computing: seconds of all that is shared out, mostly of passes.
-        sending: seconds of what they send, and of their meetings.
-        by_itself: seconds of what every rank does alone: training on a subset of the rows.
+        bandwidth: bytes a second that it can send.
+
+    Seconds are by the speed of this machine, which is measured when they are asked for.
     """
 
     whole: Plan
@@ -43,9 +44,29 @@ class ClusterPlan:
     memory: int
     memory_limit: int
     bytes_a_pass: int
-    computing: float
-    sending: float
-    by_itself: float
+    bandwidth: float
+
+    @property
+    def computing(self) -> float:
+        """Seconds of all that is shared out, mostly of passes."""
+        return (self.whole.seconds - self.by_itself) / self.ranks
+
+    @property
+    def sending(self) -> float:
+        """Seconds of what ranks send, and of their meetings."""
+        meetings = (MEETINGS + 2) * LATENCY if self.ranks > 1 else 0.0
+        return self.whole.passes * (self.bytes_a_pass / self.bandwidth + meetings)
+
+    @cached_property
+    def by_itself(self) -> float:
+        """Seconds of what every rank does alone: training on a subset of the rows, or what is dense."""
+        settings = self.whole.settings
+        if self.whole.method == "cholesky":
+            return self.whole.seconds
+        subset = settings.training.subset if settings.training.subset_iterations else 0
+        if not 0 < subset < self.whole.rows:
+            return 0.0
+        return min(subset_seconds(subset, settings.threads), self.whole.seconds)
 
     @property
     def seconds(self) -> float:
@@ -73,10 +94,10 @@ class ClusterPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        own = {name: value for name, value in asdict(self).items() if name != "whole"}
         about = {"rows": self.whole.rows, "features": self.whole.features, "passes": self.whole.passes}
-        more = {"seconds": self.seconds, "share_sending": self.share_sending, "fits": self.fits}
-        return {**about, **own, **more}
+        names = ("ranks", "memory", "memory_limit", "bytes_a_pass", "computing", "sending", "by_itself")
+        more = ("seconds", "share_sending", "fits")
+        return {**about, **{name: getattr(self, name) for name in names + more}}
 
 
 def make_cluster_plan(
@@ -99,36 +120,24 @@ def make_cluster_plan(
     whole = make_plan(rows, features, targets, settings)
     columns = targets + (settings.training.probes if settings.training.steps else 0)
     to_others = (ranks - 1) / ranks
-    sent = 2 * 8 * rows * columns * to_others
-    by_itself = _by_itself(whole, settings)
-    sending = whole.passes * (sent / bandwidth + (MEETINGS + 2) * LATENCY * (ranks > 1))
     return ClusterPlan(
         whole,
         ranks,
         _memory(whole, targets, columns, ranks),
         as_bytes(settings.memory_limit) or usable_memory(),
-        round(sent),
-        (whole.seconds - by_itself) / ranks,
-        sending,
-        by_itself,
+        round(2 * 8 * rows * columns * to_others),
+        bandwidth,
     )
 
 
-def _by_itself(whole: Plan, settings: Settings) -> float:
-    """Seconds of what is dense, and done by every rank alike."""
-    if whole.method == "cholesky":
-        return whole.seconds
-    subset = settings.training.subset if settings.training.subset_iterations else 0
-    if not 0 < subset < whole.rows:
-        return 0.0
-    return min(subset_seconds(subset, settings.threads), whole.seconds)
-
-
 def _memory(whole: Plan, targets: int, columns: int, ranks: int) -> int:
-    """Of a rank: of what a fit on one takes, points are on every one, and one gathered block beside them."""
+    """Of a rank: of what a fit on one takes its share, or what is dense, whichever is more at its time.
+
+    Points are on every rank, and one gathered block beside them.
+    """
     n = whole.rows
     points = n * (whole.features + targets) * POINTS
-    shared = max(whole.memory - points - RESIDENT, 0) / ranks
+    work = max(whole.memory - points - RESIDENT, 0)
     tiles = 2 * (n / TILE) ** 2 / 2 / 8 / ranks  # two bits for a pair
     gathered = GATHERED * n * columns if ranks > 1 else 0
-    return round(RESIDENT + points + shared + tiles + gathered)
+    return round(RESIDENT + points + max(work / ranks, min(work, dense_bytes(whole))) + tiles + gathered)

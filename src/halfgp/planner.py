@@ -184,6 +184,17 @@ def exact_bytes(rows: int) -> int:
     return 6 * rows * rows * 8
 
 
+def dense_bytes(plan: Plan) -> int:
+    """Of what is dense in a fit: of several ranks each has the whole of it."""
+    if plan.method == "cholesky":
+        return exact_bytes(plan.rows)
+    training = plan.settings.training
+    subset = exact_bytes(min(training.subset, plan.rows)) if training.subset_iterations else 0
+    if plan.variance != "cholesky":
+        return subset
+    return max(subset, factor_bytes(plan.rows, _factor_format(plan.rows, plan.settings).itemsize))
+
+
 def solve_bytes(rows: int, columns: int, iterations: int, rank: int) -> int:
     """Memory of a solve: earlier residuals, vectors, and the factor of the preconditioner."""
     basis = min(8 * rows * columns * 2 * iterations, 2 * BASIS_BYTES)  # in double, if it climbs

@@ -88,6 +88,10 @@ class Problem:
         """As the first rank has them, where every one decided alike but for rounding."""
         return values if self.ranks is None else self.ranks.of_first(values)
 
+    def least(self, number: int) -> int:
+        """That of all ranks, of what each one has: those whose machines differ decide alike by it."""
+        return number if self.ranks is None else -int(self.ranks.largest(torch.tensor(-number)))
+
     def system(self, hyperparameters: Hyperparameters, precision: str | Precision | None = None) -> Operator:
         """K + noise as solvers see it, for vectors (m, t) of the rows that are held."""
         if self.ranks is None:
@@ -111,6 +115,7 @@ class Problem:
             storage="on_the_fly",
             threads=self.threads,
             part=part,
+            copy=False,  # rows do not change, and one copy of all points for each rung would be much
         )
 
     def cross(
@@ -128,6 +133,7 @@ class Problem:
             precision=precision,
             backend=self.backend,
             threads=self.threads,
+            copy=False,
         )
 
     def of_targets(self, targets: Sequence[int]) -> Problem:

@@ -40,7 +40,7 @@ class Job:
     def run_each(self, program: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
         """The same with arguments for each."""
         self._send(program, arguments)
-        answers = [self._answer(rank) for rank in range(len(self._pipes))]
+        answers = [self.answer(rank) for rank in range(len(self._pipes))]
         for rank, (done, found) in enumerate(answers):
             if not done:
                 raise RuntimeError(f"rank {rank}: {found}")
@@ -54,7 +54,8 @@ class Job:
         for pipe, own in zip(self._pipes, arguments, strict=True):
             pipe.send_bytes(pickle.dumps((program, own)))
 
-    def _answer(self, rank: int) -> tuple[bool, Any]:
+    def answer(self, rank: int) -> tuple[bool, Any]:
+        """Whether a rank came to an end of its program, and what it found or said."""
         if not self._pipes[rank].poll(PATIENCE):
             return False, "no answer"
         try:

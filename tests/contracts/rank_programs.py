@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from contracts.textbook import points, targets
 from torch import Tensor
 
 from halfgp import ExactGP, GPRegressor, Matern, White, cg, lanczos, log_determinant
+from halfgp.cli.models import read_training
+from halfgp.delimited import Dialect
 from halfgp.distributed import Ranks, Traffic, alone, heartbeat, ranks_here
-from halfgp.errors import RankError
+from halfgp.distributed.ranks import leave
+from halfgp.errors import HalfGPError, RankError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.operators import Operator, ShardedKernel
 from halfgp.problem import Problem
@@ -52,6 +58,7 @@ def sums(n: int) -> dict[str, Tensor]:
         "largest": ranks.largest(mine),
         "counts": ranks.total(torch.tensor([ranks.index + 1])),
         "number": ranks.total(torch.tensor(0.5)),
+        "least": torch.tensor(problem(n, ranks).least(7 - ranks.index)),
         "scattered": ranks.scattered(mine),
         "gathered": ranks.gathered(random(n, 3)[held], n),
         "vector": ranks.gathered(torch.arange(n)[held], n),
@@ -156,12 +163,50 @@ def traffic(n: int) -> Traffic | None:
     return ExactGP(**FIT).fit(*data(n)).traffic
 
 
-def refused(n: int, options: dict[str, Any], seed: int) -> str:
+def refused(n: int, options: dict[str, Any], seed: int, hole: str = "") -> str:
+    """What a fit says of its arguments, with NaN in one row of what is named."""
+    rows = dict(zip("Xy", data(n, seed), strict=True))
+    if hole:
+        rows[hole][n // 2] = torch.nan
     try:
-        fitted(n, options, seed)
-    except RankError as error:
-        return str(error)
+        with warnings.catch_warnings(action="ignore"):  # of rows without a target
+            ExactGP(**{**FIT, **options}).fit(**rows)
+    except HalfGPError as error:
+        return f"{type(error).__name__}: {error}"
     return ""
+
+
+def read(path: str) -> Any:
+    """A table as the command reads it, or what is wrong with it."""
+    try:
+        table, y = read_training(Path(path), "y", None, None, Dialect(), ranks_here())
+    except HalfGPError as error:
+        return f"{type(error).__name__}: {error}"
+    return table.feature_names, table.X, y
+
+
+def used_between(n: int) -> list[Tensor]:
+    """The user's own group before a fit, between two, and after them, and what these found."""
+
+    def own() -> Tensor:
+        number = torch.tensor([float(dist.get_rank() + 1)])
+        dist.all_reduce(number)
+        return number
+
+    found = [own(), fitted(n, {})["mean"], own(), fitted(n, {})["mean"], own()]
+    group = weakref.ref(here()._group)
+    leave()
+    assert group() is None  # and so its threads are over: they must be before the interpreter is
+    return [*found, fitted(n, {})["mean"]]  # in a new one
+
+
+def held_once(n: int) -> bool:
+    """Whether a rank's summands, on every rung, are of the points of its problem, and not of copies."""
+    found = problem(n, here())
+    first = found.system(Hyperparameters(KERNEL, None, None), "single")
+    rungs = [first.with_precision(precision) for precision in first.rungs()]
+    assert all(isinstance(rung, ShardedKernel) for rung in rungs)
+    return all(rung.summand.x1.data_ptr() == found.x.data_ptr() for rung in (first, *rungs))
 
 
 def by_itself(n: int, seed: int) -> Tensor:
@@ -213,14 +258,43 @@ def hit_in_a_fit(n: int, options: dict[str, Any], silence: float, directory: str
 
 
 def fails_on_one(n: int, silence: float, directory: str) -> None:
+    """One rank fails and leaves, as a script does, while another waits for it in a meeting."""
     ranks = heard_by(silence, directory)
 
     def watch(event: object) -> None:
         if ranks.index == 1:
             raise ZeroDivisionError("of this rank alone")
-        time.sleep(60.0)  # as in a product that nothing interrupts
 
-    fitted(n, {}, callbacks=(watch,))
+    try:
+        fitted(n, {}, callbacks=(watch,))
+    except ZeroDivisionError:
+        os._exit(1)
+
+
+def dies_before_a_fit(n: int) -> str:
+    """The last rank does; what others say."""
+    if dist.get_rank() == dist.get_world_size() - 1:
+        os._exit(1)
+    return refused(n, {}, 0)
+
+
+def never_comes(silence: float, directory: str) -> None:
+    """All but the first are elsewhere."""
+    ranks = heard_by(silence, directory)
+    heartbeat.ARRIVAL = silence
+    if ranks.is_first:
+        with heartbeat.Heartbeat(ranks):
+            time.sleep(60.0)
+    time.sleep(60.0)
+
+
+def comes_late(seconds: float, silence: float) -> Tensor:
+    """The first rank waits for the others, who do something else before."""
+    ranks = heard_by(silence)
+    if not ranks.is_first:
+        time.sleep(seconds)
+    with heartbeat.Heartbeat(ranks):
+        return ranks.total(torch.ones(1))
 
 
 def busy_for(seconds: float, silence: float) -> bool:

@@ -23,8 +23,8 @@ SILENCE = 2.0  # seconds here: the default would make for a slow test
 OPTIONS: dict[str, Any] = {"training__steps": 4}
 
 
-def lost(ranks: Job, hit: Callable[[int], None], tmp_path: Path, victim: int) -> list[str]:
-    """What others say once one is hit in the middle of a fit; each has to end, within a few silences."""
+def lost(ranks: Job, hit: Callable[[int], None], tmp_path: Path, victim: int) -> tuple[list[str], float]:
+    """What others say once one is hit in the middle of a fit, and the seconds until all have ended."""
     kept, marks = str(tmp_path / "kept"), str(tmp_path)
     ranks.start(programs.hit_in_a_fit, N, {**OPTIONS, "checkpoint": kept}, SILENCE, marks)
     seen = tmp_path / f"step of {victim}"
@@ -34,12 +34,15 @@ def lost(ranks: Job, hit: Callable[[int], None], tmp_path: Path, victim: int) ->
         time.sleep(0.01)
     pid = ranks.processes[victim].pid
     assert pid is not None
+    struck = time.monotonic()
     hit(pid)
     others = [process for rank, process in enumerate(ranks.processes) if rank != victim]
     for process in others:
         process.join(20.0)
         assert process.exitcode == heartbeat.LOST
-    return [(tmp_path / f"said by {k}").read_text() for k in range(len(ranks.processes)) if k != victim]
+    seconds = time.monotonic() - struck
+    said = [(tmp_path / f"said by {k}").read_text() for k in range(len(ranks.processes)) if k != victim]
+    return said, seconds
 
 
 @cache
@@ -51,7 +54,8 @@ def never_hit() -> dict[str, Tensor]:
 @pytest.mark.parametrize("victim", [0, 2])  # the first holds the store
 def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(tmp_path: Path, victim: int) -> None:
     with job(3) as ranks:
-        for said in lost(ranks, lambda pid: os.kill(pid, signal.SIGKILL), tmp_path, victim):
+        words, _ = lost(ranks, lambda pid: os.kill(pid, signal.SIGKILL), tmp_path, victim)
+        for said in words:
             # By the connection that was closed, by the heart that beats no more, or by who noticed first.
             assert any(
                 word in said for word in ("has lost another", f"rank {victim} on", "failed: RankError")
@@ -65,10 +69,31 @@ def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(tmp_path: P
 
 def test_a_rank_that_stalls_ends_the_others(tmp_path: Path) -> None:
     with job(2) as ranks:
-        (said,) = lost(ranks, lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path, victim=1)
+        (said,), seconds = lost(ranks, lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path, victim=1)
+        assert f"has not been heard of for {SILENCE:.0f} s" in said
         assert "rank 1 on" in said
-        assert "has not been heard of" in said
+        assert seconds >= SILENCE * 7 / 8  # its last sign was an eighth of a silence before at most
         ranks.processes[1].kill()  # for a process that is stopped ends by nothing else
+
+
+def test_a_minute_is_enough_to_notice_who_stalls() -> None:
+    """A sign may be as old as an interval when it is heard, and is looked at every interval."""
+    assert heartbeat.SILENCE + 2 * heartbeat.INTERVAL + heartbeat.GRACE < 60.0
+
+
+def test_a_rank_that_is_not_there_when_a_fit_begins_is_missed(tmp_path: Path) -> None:
+    """It died before, which is known at once, or is somewhere else."""
+    with job(2) as ranks:
+        ranks.start(programs.dies_before_a_fit, N)
+        done, said = ranks.answer(0)
+        assert done
+        assert "RankError: Rank 0 of 2 has lost another one" in said
+    with job(2) as ranks:
+        ranks.start(programs.never_comes, 0.5, str(tmp_path))
+        ranks.processes[0].join(20.0)
+        assert ranks.processes[0].exitcode == heartbeat.LOST
+        assert "rank 1 has not come to it" in (tmp_path / "said by 0").read_text()
+        ranks.processes[1].kill()
 
 
 def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path: Path) -> None:
@@ -86,6 +111,7 @@ def test_a_long_product_is_no_silence() -> None:
         assert ranks.run(programs.busy_for, 3 * 0.5, 0.5) == [True, True]
 
 
-def test_who_is_done_is_not_missed() -> None:
+def test_who_is_done_or_comes_late_is_not_missed() -> None:
     with job(2) as ranks:
         assert torch.equal(*ranks.run(programs.late_by, 3 * 0.5, 0.5))
+        assert torch.equal(*ranks.run(programs.comes_late, 3 * 0.5, 0.5))

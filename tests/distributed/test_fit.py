@@ -72,6 +72,24 @@ def test_other_ways(options: dict[str, Any]) -> None:
             assert part["report"].route == one["report"].route
 
 
+@pytest.mark.parametrize("ranks", [3], indirect=True)
+def test_the_group_stays_the_users(ranks: Job) -> None:
+    for before, first, between, second, after, third in ranks.run(programs.used_between, N):
+        assert float(before) == float(between) == float(after) == 1 + 2 + 3
+        assert torch.equal(first, second)
+        assert torch.equal(first, third)
+
+
+@pytest.mark.parametrize("ranks", [4], indirect=True)
+@pytest.mark.parametrize("n", [2, 4, 5])
+def test_as_many_rows_as_ranks_or_fewer(ranks: Job, n: int) -> None:
+    """Some have none, all have one, one has two."""
+    one = programs.fitted(n, {})
+    for part in ranks.run(programs.fitted, n, {}):
+        agree(part["mean"], one["mean"])
+        agree(part["std"], one["std"])
+
+
 @pytest.mark.parametrize("ranks", [2], indirect=True)
 def test_an_estimator(ranks: Job) -> None:
     """It is the same fit."""
@@ -91,6 +109,17 @@ def test_what_differs_is_named_on_every_rank() -> None:
             for said in ranks.run_each(programs.refused, arguments):
                 assert named in said
                 assert "rank 1 has" in said
+        # What only one of them finds wrong is told by all, too.
+        for arguments, named in (
+            ([(N, {}, 0), (N, {}, 0, "X")], "`X` must be finite; got nan in row 75"),
+            ([(N, {}, 0), (N, {"solve__tol": -1.0}, 0)], "`solve__tol` must be"),
+        ):
+            first, second = ranks.run_each(programs.refused, arguments)
+            assert first.startswith("RankError: Rank 1 of 2 could not go on")
+            assert named in first
+            assert second.startswith("InputError")
+        for said in ranks.run_each(programs.refused, [(N, {}, 0), (N, {}, 0, "y")]):
+            assert "rows without a target (NaN in `y`): rank 0 has 0, and rank 1 has 1." in said
         # Nothing is left behind of it, and who wants models of their own gets them.
         first, second = ranks.run_each(programs.by_itself, [(N, 0), (N, 1)])
         assert not torch.equal(first, second)

@@ -62,6 +62,7 @@ def test_meetings(ranks: Job, n: int) -> None:
         assert torch.equal(f["first"], brought[0])
         assert int(f["counts"]) == len(found) * (len(found) + 1) // 2
         assert float(f["number"]) == len(found) / 2
+        assert int(f["least"]) == 7 - (len(found) - 1)
     assert ranks.run(programs.texts) == [["ä" * k for k in range(len(found))]] * len(found)
 
 
@@ -99,6 +100,12 @@ def test_a_product_sends_its_vectors_twice(ranks: Job) -> None:
     found = ranks.run(programs.matrix, N, "single", "cpu")
     most = -(-N // len(found))
     assert {int(f["sent"]) for f in found} == {2 * (len(found) - 1) * most * 2 * 8}
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True, ids=["2 ranks"])
+def test_points_are_on_a_rank_once(ranks: Job) -> None:
+    """But for their packed form, of a few bytes a number."""
+    assert ranks.run(programs.held_once, N) == [True, True]
 
 
 # Every recipe, and both kinds of preconditioner with every number of ranks.

@@ -126,7 +126,9 @@ def run(
         silent = quiet or not is_first()
         if kept is not None and kept.exists() and not silent:
             remark(f"Resuming: from the checkpoint {kept}", "bold")
-        _fit(model, table.X[train], y[train], output, kept, bar=not (silent or as_json))
+        # Indexing copies, which a table without a test has no need of.
+        X_train, y_train = (table.X[train], y[train]) if len(test) else (table.X, y)
+        _fit(model, X_train, y_train, output, kept, bar=not (silent or as_json))
     if not is_first():
         return
     try:

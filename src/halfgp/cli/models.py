@@ -13,6 +13,7 @@ from halfgp.archive import load_model, save_model
 from halfgp.cli import options
 from halfgp.delimited import Dialect
 from halfgp.distributed import Ranks
+from halfgp.distributed.agreement import require_agreement, together
 from halfgp.errors import FileError, InputError
 from halfgp.model import ExactGP
 from halfgp.settings import Settings
@@ -130,28 +131,37 @@ def read_training(
 
     Of .parquet every rank reads its run of the rows, and gets those of others from them.
     """
-    parts = ranks is not None and is_dataset(data)
-    table = read_table(
-        data,
-        target=target,
-        features=options.columns(features, "--features"),
-        drop=options.columns(drop, "--drop") or (),
-        dialect=dialect,
-        part=(ranks.index, ranks.count) if ranks is not None and parts else (0, 1),
-    )
+    with together(ranks):  # each may have a disk of its own
+        parts = ranks is not None and is_dataset(data)
+        table = read_table(
+            data,
+            target=target,
+            features=options.columns(features, "--features"),
+            drop=options.columns(drop, "--drop") or (),
+            dialect=dialect,
+            part=(ranks.index, ranks.count) if ranks is not None and parts else (0, 1),
+        )
+        rows = count_rows(data) if parts else len(table.X)
+    names = " ".join([*table.feature_names, str(table.target_name)])
+    require_agreement(ranks, {"columns in the data": names, "number of rows in the data": f"{rows:,}"})
     if ranks is not None and parts:
-        table = _gathered(table, ranks, count_rows(data))
+        table = _gathered(table, ranks, rows)
     _check_features(table)
     assert table.y is not None
     return table, table.y
 
 
 def _gathered(table: Table, ranks: Ranks, rows: int) -> Table:
-    """All rows of a table from the runs that ranks have."""
+    """All rows of a table from the runs that ranks have, a column at a time: no table is here twice."""
     assert table.y is not None
-    values = torch.from_numpy(np.column_stack([table.X, table.y]))
-    whole = ranks.gathered(values, rows).numpy()
-    return replace(table, X=np.ascontiguousarray(whole[:, :-1]), y=whole[:, -1].copy())
+
+    def whole(column: Floats) -> Floats:
+        return ranks.gathered(torch.tensor(column), rows).numpy()
+
+    X = np.empty((rows, table.X.shape[1]))
+    for k in range(X.shape[1]):
+        X[:, k] = whole(table.X[:, k])
+    return replace(table, X=X, y=whole(table.y))
 
 
 def _check_features(table: Table) -> None:

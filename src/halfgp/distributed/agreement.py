@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 
@@ -29,14 +30,38 @@ def require_agreement(ranks: Ranks | None, items: Mapping[str, str]) -> None:
     if ranks is None:
         return
     brought = [json.loads(text) for text in ranks.texts(json.dumps(dict(items)))]
-    for name in brought[0]:
-        for rank, other in enumerate(brought):
-            if other.get(name) != brought[0][name]:
+    for name in dict.fromkeys(name for one in brought for name in one):
+        first, *others = (one.get(name, "none") for one in brought)
+        for rank, other in enumerate(others, start=1):
+            if other != first:
                 raise RankError(
-                    f"All ranks must have the same {name}: rank 0 has {brought[0][name]:.{SHOWN}}, and rank"
-                    f" {rank} has {other.get(name, 'none'):.{SHOWN}}. Start them alike, or fit within"
-                    " `halfgp.distributed.alone()` for a model of this process."
+                    f"All ranks must have the same {name}: rank 0 has {first:.{SHOWN}}, and rank {rank} has"
+                    f" {other:.{SHOWN}}. Start them alike, or fit within `halfgp.distributed.alone()` for a"
+                    " model of this process."
                 )
+
+
+@contextmanager
+def together(ranks: Ranks | None) -> Iterator[None]:
+    """Within it, every rank does something by itself, and meets nobody; where one cannot, none goes on.
+
+    Args:
+        ranks: who; None for a process that is alone.
+
+    Raises:
+        RankError: another rank could not, with its words. Who could not raises what it met.
+    """
+    if ranks is None:
+        yield
+        return
+    try:
+        yield
+    except Exception as error:
+        ranks.texts(f"{type(error).__name__}: {error}")
+        raise
+    for rank, said in enumerate(ranks.texts("")):
+        if said:
+            raise RankError(f"Rank {rank} of {ranks.count} could not go on, and so none can. {said}")
 
 
 def environment() -> dict[str, str]:

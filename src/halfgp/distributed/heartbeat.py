@@ -5,6 +5,7 @@ It talks to the group's store, and not in meetings: a rank is heard while its pr
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
@@ -13,17 +14,20 @@ import threading
 import time
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.distributed as dist
 
 from halfgp.distributed.ranks import Ranks
+from halfgp.errors import RankError
 
 INTERVAL = 2.0  # seconds between two signs of life
 SILENCE = 30.0  # seconds without one from a rank that is taken for lost
+ARRIVAL = 1800.0  # seconds until the first one of a rank, which may read its data for longer than others
 GRACE = 5.0  # seconds for this rank to find out by itself what another has failed at
+POLL = 0.05  # seconds between two looks at who has heard of a failure
 LOST = 70  # exit code of a rank that ends because another one did
-DONE, FAILED = "done", "failed: "
+DONE, ENDED, FAILED = "done", "ended", "failed: "
 _fits = itertools.count()  # each has signs of its own; ranks come to the same fits in the same order
 
 
@@ -31,14 +35,18 @@ class Heartbeat:
     """Within it, the process ends with a message as soon as another rank dies, stalls or fails.
 
     A process that waits for a rank that is gone, or computes for it, can be ended by nothing gentler: it is
-    left by `os._exit`, with the code `LOST`.
+    left by `os._exit`, with the code `LOST`. A rank that fails stays until others have had the time to hear
+    why: once it is gone, they would only see that.
 
     Args:
-        ranks: those of the job; None for a process that is alone, and needs no signs.
+        ranks: those of the job; None for a process that is alone, and needs no signs, or within another
+            heartbeat, which has them.
     """
 
+    _beats: ClassVar[bool] = False  # whether there is one around
+
     def __init__(self, ranks: Ranks | None) -> None:
-        self._ranks = ranks
+        self._ranks = None if Heartbeat._beats else ranks
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="halfgp heartbeat", daemon=True)
 
@@ -46,6 +54,7 @@ class Heartbeat:
         if self._ranks is not None:
             self._store, self._fit = _own_store(), next(_fits)
             self._tell("0")
+            Heartbeat._beats = True
             self._thread.start()
         return self
 
@@ -57,12 +66,30 @@ class Heartbeat:
     ) -> None:
         if self._ranks is None:
             return
+        Heartbeat._beats = False
         self._over.set()
         self._thread.join()
         try:
             self._tell(DONE if error is None else f"{FAILED}{type(error).__name__}: {error}")
+            if error is not None and not isinstance(error, RankError):  # of which others know
+                self._await_listeners()
         except RuntimeError:  # the store is gone, and with it who could read
             return
+
+    def _await_listeners(self) -> None:
+        """Until all others are over too, or have had the time to hear of it and to end."""
+        until = time.monotonic() + INTERVAL + GRACE + INTERVAL
+        while time.monotonic() < until and not all(map(self._is_over, self._others)):
+            time.sleep(POLL)
+
+    @property
+    def _others(self) -> list[int]:
+        assert self._ranks is not None
+        return [rank for rank in range(self._ranks.count) if rank != self._ranks.index]
+
+    def _is_over(self, rank: int) -> bool:
+        said = self._sign(rank).partition(" ")[2]
+        return said in (DONE, ENDED) or said.startswith(FAILED)
 
     def _key(self, rank: int) -> str:
         return f"halfgp/heartbeat/{self._fit}/{rank}"
@@ -72,8 +99,7 @@ class Heartbeat:
         self._store.set(self._key(self._ranks.index), f"{socket.gethostname()} {sign}")
 
     def _watch(self) -> None:
-        assert self._ranks is not None
-        others = [rank for rank in range(self._ranks.count) if rank != self._ranks.index]
+        others = self._others
         signs = dict.fromkeys(others, "")
         heard = dict.fromkeys(others, time.monotonic())
         reached = time.monotonic()  # the store
@@ -102,10 +128,14 @@ class Heartbeat:
         host, _, said = sign.partition(" ")
         if said.startswith(FAILED) and not self._over.wait(GRACE):
             self._end(f"rank {rank} on {host} {said}")
-        if silence > SILENCE and said != DONE and not self._over.is_set():
+        if said == DONE or self._over.is_set():
+            return
+        if not sign and silence > ARRIVAL:
+            self._end(f"rank {rank} has not come to it for {silence:.0f} s: it died, stalls, or never fits")
+        if sign and silence > SILENCE:
             self._end(
-                f"rank {rank} on {host or 'its host'} has not been heard of for {silence:.0f} s: it died, was"
-                " killed, or stalls"
+                f"rank {rank} on {host} has not been heard of for {silence:.0f} s: it died, was killed, or"
+                " stalls"
             )
 
     def _end(self, why: str) -> None:
@@ -113,6 +143,9 @@ class Heartbeat:
         what = f"Error: rank {self._ranks.index} of {self._ranks.count} ends the fit: {why}."
         remedy = " Start the job again with the same `checkpoint`: it goes on where it was."
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{what}{remedy}\n".encode())
+        with contextlib.suppress(RuntimeError):  # the store may be what is lost
+            self._tell(ENDED)
+            time.sleep(10 * POLL)  # for who has failed to say so itself, before a launcher ends it for this
         os._exit(LOST)
 
 

@@ -15,7 +15,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from halfgp.distributed.heartbeat import Heartbeat
-from halfgp.distributed.ranks import PATIENCE, Ranks, ranks_here
+from halfgp.distributed.ranks import PATIENCE, Ranks, leave, ranks_here
 from halfgp.launcher import is_launched
 
 ENDED = 128 + signal.SIGTERM
@@ -43,6 +43,7 @@ def joined() -> Iterator[Ranks | None]:
     ranks = ranks_here()
     with Heartbeat(ranks):
         yield ranks
+    leave()
     dist.destroy_process_group()
 
 

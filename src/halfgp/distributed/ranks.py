@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -106,6 +107,12 @@ class Ranks:
             dist.broadcast(sent, 0, group=self._group)  # all ranks are in it: the first is 0 everywhere
         return sent.to(values)
 
+    def leave(self) -> None:
+        """Let go of the group: nobody meets after it."""
+        if dist.is_initialized() and self._group is not None:
+            dist.destroy_process_group(self._group)
+        self._group = None
+
     def texts(self, mine: str) -> list[str]:
         """What every rank has to say, in their order."""
         raw = torch.frombuffer(bytearray(mine.encode() or b"\0"), dtype=torch.uint8)
@@ -119,11 +126,7 @@ class Ranks:
             with self.traffic.meeting(bytes_sent):
                 yield
         except RuntimeError as error:  # what gloo and NCCL say of a connection that was closed
-            raise RankError(
-                f"Rank {self.index} of {self.count} has lost another one: it died or was killed, and its own"
-                f" output or the launcher's says why. Start the job again with the same `checkpoint`: it"
-                f" goes on where it was. ({' '.join(str(error).split()):.200})"
-            ) from error
+            raise _lost(self.index, self.count, error) from error
 
     def _of(self, rank: int, rows: int) -> slice:
         return Part(rank, self.count).of(rows)
@@ -156,6 +159,14 @@ def _added(parts: Tensor) -> Tensor:
     return total
 
 
+def _lost(index: int, count: int, error: Exception) -> RankError:
+    return RankError(
+        f"Rank {index} of {count} has lost another one: it died or was killed, and its own output or the"
+        " launcher's says why. Start the job again with the same `checkpoint`: it goes on where it was."
+        f" ({' '.join(str(error).split()):.200})"
+    )
+
+
 def _size(run: slice) -> int:
     return int(run.stop - run.start)
 
@@ -174,10 +185,26 @@ def ranks_here() -> Ranks | None:
     if default not in _known:
         _known.clear()  # of groups that were destroyed
         backend = "nccl" if "nccl" in dist.get_backend() else "gloo"
+        try:
+            dist.barrier()  # by the patience of this group: a new one has none with who never comes
+        except RuntimeError as error:
+            raise _lost(dist.get_rank(), dist.get_world_size(), error) from error
         _known[default] = Ranks(dist.new_group(timeout=PATIENCE, backend=backend))
     ranks = _known[default]
     ranks.traffic = Traffic(ranks.count)
     return ranks
+
+
+@atexit.register
+def leave() -> None:
+    """Let go of the group that ranks were given.
+
+    Its threads have to end before the interpreter does: now and then they abort the process otherwise, whose
+    work is done, and a launcher takes that for a failure.
+    """
+    for ranks in _known.values():
+        ranks.leave()
+    _known.clear()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import torch
 from halfgp.choices import choose_method
 from halfgp.cluster import make_cluster_plan
 from halfgp.data import ArrayLike, as_levels, as_points
-from halfgp.distributed.agreement import environment, require_agreement
+from halfgp.distributed.agreement import environment, require_agreement, together
 from halfgp.distributed.heartbeat import Heartbeat
 from halfgp.distributed.ranks import Ranks, ranks_here
 from halfgp.distributed.traffic import Traffic
@@ -97,15 +97,19 @@ class ExactGP:
         or killed goes on where it was, in training or in the last solve, and ends with the same bits. Its
         files stay until the model is saved. A fit that fails changes nothing here.
         """
-        settings, ranks = self.settings.check(), ranks_here()
+        ranks = ranks_here()
         with Heartbeat(ranks):
+            with together(ranks):
+                settings = self.settings.check()
             require_agreement(ranks, {**environment(), **compared(settings)})
-            rows = Observations.of(X, y, noise, settings.device)
+            with together(ranks):
+                rows = Observations.of(X, y, noise, settings.device)
             require_agreement(ranks, rows.fingerprints() if ranks is not None else {})
             rows.check_known()
             audience, q = Audience(callbacks), rows.targets.shape[1]
             patterns = rows.patterns(range(q))
-            self._require_memory(patterns, rows.points.shape[1], ranks)
+            with together(ranks):  # machines may have more memory or less
+                self._require_memory(patterns, rows.points.shape[1], ranks)
             groups, checkpoints = [], []
             for index, pattern in enumerate(patterns):
                 began, some = time.perf_counter(), rows.taken(pattern)

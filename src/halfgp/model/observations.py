@@ -113,7 +113,8 @@ class Observations:
         told = {
             name: "none" if v is None else f"{tuple(v.shape)} {fingerprint(v)}" for name, v in given.items()
         }
-        return {f"`{name}`": text for name, text in told.items()}
+        rows = {"number of rows without a target (NaN in `y`)": str(self.dropped)}
+        return rows | {f"`{name}`": text for name, text in told.items()}
 
     def without(self, trend: Trend | None) -> Observations:
         """With targets about a mean function."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from halfgp.choices import factor_bytes, routes
+from halfgp.choices import factor_bytes, routes, usable_memory
 from halfgp.data import peaks
 from halfgp.errors import InputError, UnsolvedError, UnsolvedWarning
 from halfgp.hyperparameters import Hyperparameters
@@ -109,7 +109,8 @@ def condition(
             nobody insisted.
         InputError: K + noise is not positive definite even in double.
     """
-    ways = routes(conditioning.method, conditioning.variance, problem.rows, problem.memory_limit)
+    machine = problem.least(usable_memory())
+    ways = routes(conditioning.method, conditioning.variance, problem.rows, problem.memory_limit, machine)
     best: ExactPosterior | None = None
     spent: Counter[str] = Counter()
     for route in ways:
