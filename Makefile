@@ -15,7 +15,7 @@ PYTEST  := OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses=$(WORKERS) --dis
 BUILD   := pyproject.toml CMakeLists.txt src/halfgp/version.py $(wildcard cpp/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-full product paper paper-quick test test-avx2 lint bench wheel clean
+.PHONY: help demo demo-full product paper paper-quick test test-all test-avx2 lint bench wheel clean
 
 help:                ## show this list
 	@grep -hE '^[a-z0-9-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -36,7 +36,10 @@ paper: $(VENV)/.paper ## every figure and table of the paper (hours; goes on whe
 paper-quick: $(VENV)/.paper ## the same on small samples (minutes)
 	@$(BIN)/halfgp paper run --quick $(PAPER_ARGS)
 
-test: lint           ## lint, types, import rules and all tests
+test: lint           ## lint, types, import rules and all tests of what this machine has
+	@echo "== pytest"; $(PYTEST) -m "not elsewhere" $(PYTEST_ARGS)
+
+test-all: lint       ## the same with what it emulates: NEON in qemu, the kernels of a GPU
 	@echo "== pytest"; $(PYTEST) $(PYTEST_ARGS)
 
 # What rounds differently elsewhere: torch, OpenBLAS and the engine held to AVX2, and MKL to what every processor has,

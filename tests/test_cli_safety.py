@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contracts import forked
 from contracts.commands import flat, json_of, make_rows, run
 from contracts.textbook import points, targets
 
@@ -184,8 +185,7 @@ def test_ctrl_c_in_the_final_solve_keeps_it(tmp_path: Path, monkeypatch: pytest.
     end = seen[-1]
     last = 0
     for at in (5, 12):
-        command = [sys.executable, "-c", IN_THE_SOLVE, *map(str, [at, *arguments("m")])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        done = forked.run(IN_THE_SOLVE, at, *arguments("m"))
         said, _, iterations = done.stderr.rpartition("iterations")
         assert done.returncode == 130, done.stderr
         assert "Traceback" not in said

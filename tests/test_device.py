@@ -14,7 +14,7 @@ from torch import Tensor
 from halfgp import RBF, ExactGP, KernelOperator, PivotedCholesky, SparseInverseCholesky, cg
 from halfgp.model.trend import LinearTrend
 
-N = 300
+N = 200
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def test_a_fit_by_a_factor_moves_nothing_of_the_size_of_the_rows_and_predicts_th
 
 
 BY_PRODUCTS: dict[str, dict[str, Any]] = {
-    "of a subset": {"training__subset": 100, "training__subset_iterations": 5},
-    "of all rows": {"training__subset": 0, "training__steps": 2},
+    "of a subset": {"training__subset": 100, "training__subset_iterations": 2},
+    "of all rows": {"training__subset": 0, "training__steps": 1},
 }
 
 
@@ -125,6 +125,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> Any:
     return BACKEND
 
 
+@pytest.mark.elsewhere
 def test_the_kernels_of_a_gpu_move_nothing_of_the_size_of_the_rows_and_pass_zeros_by(
     rows: tuple[Tensor, Tensor], triton: Any
 ) -> None:
@@ -143,6 +144,7 @@ def test_the_kernels_of_a_gpu_move_nothing_of_the_size_of_the_rows_and_pass_zero
     assert error <= 2 * 1e-2 * b.norm() / 1.0
 
 
+@pytest.mark.elsewhere
 def test_a_fit_on_a_gpu_moves_nothing_of_the_size_of_the_rows(
     rows: tuple[Tensor, Tensor], triton: Any
 ) -> None:

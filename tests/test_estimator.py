@@ -8,8 +8,6 @@ import io
 import math
 import os
 import pickle
-import subprocess
-import sys
 import textwrap
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -21,6 +19,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from contracts import forked
 from rich.console import Console
 from safetensors.torch import save_file
 from sklearn.base import clone
@@ -155,8 +154,7 @@ def test_a_forked_child_fits_after_its_parent() -> None:
         raise SystemExit(99 if hangs else child.exitcode)
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environment, timeout=150)
-    assert run.returncode == 0
+    assert forked.run(textwrap.dedent(program), env=environment).returncode == 0
 
 
 def test_clone_copies_what_was_asked_for_and_nothing_found() -> None:

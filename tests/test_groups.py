@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from contracts import forked
 from contracts.textbook import Textbook, points, targets
 
 import halfgp
@@ -328,8 +327,7 @@ ExactGP(**TRAINED, checkpoint=sys.argv[1]).fit(X, Y, callbacks=[die])
 def test_a_process_killed_between_groups_resumes_as_one_never_killed(tmp_path):
     path = tmp_path / "c"
     script = SCRIPT.format(tests=str(Path(__file__).parent), threads=torch.get_num_threads())
-    killed = subprocess.run([sys.executable, "-c", script, str(path)], timeout=120, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert forked.run(script, path).returncode == -signal.SIGKILL
     assert {"c", "c.1"} <= {found.name for found in tmp_path.iterdir()}
     steps = []
     resumed = ExactGP(**TRAINED, checkpoint=path).fit(

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from contracts import forked
 from contracts.textbook import Textbook, points, targets
 
 from halfgp.errors import DataWarning, FileError, InputError, MemoryLimitError, NotFittedError
@@ -509,14 +507,7 @@ print(json.dumps([peak() - before, mean.nbytes]))
 
 def test_a_million_rows_take_the_memory_of_their_results():
     """Beside the results there are chunks, of 65,536 rows, and no copy of all rows in double."""
-    found = subprocess.run(
-        [sys.executable, "-c", MILLION],
-        capture_output=True,
-        check=True,
-        timeout=120,
-        cwd=Path(__file__).parent,
-    )
-    growth, result = json.loads(found.stdout)
+    growth, result = json.loads(forked.run(MILLION, check=True).stdout)
     assert result == 8_000_000
     # A copy would come on top of the chunks, so that less than one tells that there is none.
     assert growth < 3 * result + 1_000_000 * 20 * 8

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from contracts import forked
 
 from halfgp.choices import (
     CHOLESKY_ROWS,
@@ -153,9 +152,7 @@ def test_the_speed_of_this_machine_is_measured_once(monkeypatch):
 def test_a_fit_takes_the_memory_that_is_planned_and_no_more(n, options):
     options = {**options, "training__subset_iterations": 3}
     script = MEASURE.format(tests=str(Path(__file__).parent), n=n, options=options)
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, check=True, timeout=120
-    )
+    found = forked.run(script, check=True)
     plan = make_plan(n, 3, 1, Settings().with_params(**options))
     assert plan.memory / 2.5 < int(found.stdout) <= plan.memory
 

@@ -11,12 +11,13 @@ from contracts.backends import BACKENDS
 from typer.testing import CliRunner
 
 from halfgp import Matern
-from halfgp.backends.reference import BACKEND, ReferenceBackend, ReferenceMatrix
+from halfgp.backends.reference import ReferenceBackend, ReferenceMatrix
 from halfgp.cli import app
 from halfgp.precision import PRESETS
 from halfgp.selftest import run, self_test
+from halfgp.selftest.contestant import Contestant
 
-TRITON = next(place for place in BACKENDS if place.id == "triton")
+PLACES = [place for place in BACKENDS if place.id in ("reference", "triton")]
 
 
 class OffByAThousandth(ReferenceBackend):
@@ -34,11 +35,10 @@ def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "KERNELS", {"matern32": Matern(1.5)})
 
 
-@pytest.mark.parametrize("name", ["reference", pytest.param("triton", marks=TRITON.marks)])
-def test_every_case_holds_and_is_told(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    backend = BACKEND if name == "reference" else TRITON.values[0].backend
-    monkeypatch.setattr(run, "get_backend", lambda *_: backend)
-    assert run.contestant_on("cpu").label == name
+@pytest.mark.parametrize("contestant", PLACES)
+def test_every_case_holds_and_is_told(monkeypatch: pytest.MonkeyPatch, contestant: Contestant) -> None:
+    monkeypatch.setattr(run, "get_backend", lambda *_: contestant.backend)
+    assert run.contestant_on("cpu").label == contestant.label
     outcomes = list(self_test("cpu"))
     assert {(case.precision, case.check) for case in outcomes} == {
         *((precision, check) for precision in PRESETS for check in run.CHECKS),

@@ -24,6 +24,7 @@ from halfgp.precision import HALF, SINGLE, Precision
 from halfgp.selftest.checks import assert_product_is_right, bind, random
 from halfgp.selftest.contestant import Contestant
 
+pytestmark = pytest.mark.elsewhere
 CONTESTANT: Contestant = next(place.values[0] for place in BACKENDS if place.id == "triton")
 
 

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("triton")
 
+pytestmark = pytest.mark.elsewhere
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "gpu_codegen.py"
 TENSOR_CORES = {"sm80": "HMMA", "sm90": "HGMMA"}
 KINDS = ("product", "gradient", "rectangle", "block", "live product", "live gradient", "sum")

@@ -26,6 +26,7 @@ from halfgp.selftest.checks import assert_same, clusters, random
 from halfgp.selftest.contestant import Contestant
 from halfgp.truncation import Truncation
 
+pytestmark = pytest.mark.elsewhere
 CONTESTANT: Contestant = next(place.values[0] for place in BACKENDS if place.id == "triton")
 N = 3 * PADDING
 FORMATS = ("half", "bfloat16", "single")

@@ -16,22 +16,21 @@ from halfgp.selftest.contestant import Contestant
 
 # One that is forced is tested alone, beside the reference.
 FORCED = os.environ.get("HALFGP_INSTRUCTION_SET")
+EMULATED = "qemu neon"
 NATIVE = (FORCED,) if FORCED else ("scalar", "avx2", "avx512", "avx512vnni", "neon")
 
 
 def _cpu_contestants() -> list[Contestant]:
-    """One for every instruction set, and one more for NEON in an emulator."""
+    """One for every instruction set that there is, and one for NEON in an emulator.
+
+    tests/contracts/test_backends.py tells which are not tested.
+    """
     if "cpu" not in available():
-        absent = "halfgp._cpu was not built: the compiled backend is not tested"
-        return [Contestant("cpu", ReferenceBackend(), absent=absent)]
+        return []
     cpu = importlib.import_module("halfgp.backends.cpu")
-    emulated = foreign.cpu_module()
-    here = cpu.instruction_sets()
-    reasons = {name: "" if name in here else f"this machine or this build has no {name}" for name in NATIVE}
-    members = [(f"cpu {name}", cpu.CpuBackend(name), absent) for name, absent in reasons.items()]
-    absent = "this machine runs NEON itself" if "neon" in here else foreign.ABSENT
-    if not FORCED:
-        members.append(("qemu neon", emulated.CpuBackend("neon"), absent))
+    members = [(f"cpu {name}", cpu.CpuBackend(name)) for name in NATIVE if name in cpu.instruction_sets()]
+    if not FORCED and not foreign.ABSENT and "neon" not in cpu.instruction_sets():
+        members.append((EMULATED, foreign.cpu_module().CpuBackend("neon")))
     return [
         Contestant(
             label,
@@ -39,39 +38,40 @@ def _cpu_contestants() -> list[Contestant]:
             run=cpu._cpu.BLOCK,
             expansion=tuple(PRESETS),
             inputs="fixed point" if backend.instruction_set == "avx512vnni" else "unrounded",
-            absent=absent,
         )
-        for label, backend, absent in members
+        for label, backend in members
     ]
 
 
-def _triton_contestant() -> Contestant:
+def _triton_contestants() -> list[Contestant]:
     """In Triton's interpreter, which conftest.py asks for."""
-    if "triton" not in available():
-        return Contestant("triton", ReferenceBackend(), absent="Triton is not installed")
+    if FORCED or "triton" not in available():
+        return []
     backend, runs = (importlib.import_module(f"halfgp.backends.{name}") for name in ("triton", "triton.runs"))
-    return Contestant(
-        "triton",
-        backend.BACKEND,
-        run=runs.RUN,
-        expansion=("half", "bfloat16"),
-        inputs="split",
-        stored_inputs="rounded",
-    )
+    return [
+        Contestant(
+            "triton",
+            backend.BACKEND,
+            run=runs.RUN,
+            expansion=("half", "bfloat16"),
+            inputs="split",
+            stored_inputs="rounded",
+        )
+    ]
 
 
 def _parameter(contestant: Contestant) -> Any:
-    """For `parametrize`: a test of what is absent is skipped, and says why."""
-    mark = pytest.mark.skipif(bool(contestant.absent), reason=contestant.absent)
-    return pytest.param(contestant, marks=mark, id=contestant.label)
+    """For `parametrize`."""
+    marks = [pytest.mark.elsewhere] if contestant.label in ("triton", EMULATED) else []
+    return pytest.param(contestant, marks=marks, id=contestant.label)
 
 
 CPU: list[Any] = [_parameter(contestant) for contestant in _cpu_contestants()]
 BACKENDS: list[Any] = [
     _parameter(Contestant("reference", ReferenceBackend())),
-    *([] if FORCED else [_parameter(_triton_contestant())]),
+    *map(_parameter, _triton_contestants()),
     *CPU,
 ]
 # An emulator takes its time: where its own instructions are not what is tested, others do.
-NATIVE_CPU: list[Any] = [place for place in CPU if not place.id.startswith("qemu")]
+NATIVE_CPU: list[Any] = [place for place in CPU if place.id != EMULATED]
 NEON: list[Any] = [place for place in CPU if place.id.endswith("neon")]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from contracts import forked
 from typer.testing import CliRunner, Result
 
 from halfgp.cli import app
@@ -37,18 +35,8 @@ def json_of(*arguments: object, code: int = 0) -> dict[str, Any]:
     return document
 
 
-def start(*arguments: object, **options: Any) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-    )
-
-
-def finish(*arguments: object) -> tuple[int, str, str]:
-    process = start(*arguments)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out.decode(), err.decode()
+def start(*arguments: object) -> forked.Program:
+    return forked.Program(PROGRAM, *arguments)
 
 
 def flat(text: str) -> str:

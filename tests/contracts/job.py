@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-# A server that has imported what is slow to import: processes are forked from it in no time.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch", "halfgp.model", "halfgp.estimator", "contracts.rank_programs"])
+from contracts.forked import SERVER
+
 PATIENCE = 120.0  # seconds for one program
 
 
@@ -20,10 +18,10 @@ class Job:
     """So many ranks, one thread each; `run` has all of them run a program and returns what each one found."""
 
     def __init__(self, count: int) -> None:
-        pipes = [_FORKS.Pipe() for _ in range(count)]
+        pipes = [SERVER.Pipe() for _ in range(count)]
         self._pipes = [mine for mine, _ in pipes]
         self.processes = [
-            _FORKS.Process(target=_serve, args=(rank, count, theirs), daemon=True)
+            SERVER.Process(target=_serve, args=(rank, count, theirs), daemon=True)
             for rank, (_, theirs) in enumerate(pipes)
         ]
         for process, (_, theirs) in zip(self.processes, pipes, strict=True):

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import math
 import signal
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from contracts import forked
 from contracts.textbook import points, targets
 
 from halfgp.archive import save_model
@@ -94,11 +93,8 @@ def test_a_process_killed_in_any_stage_resumes_as_one_never_killed(tmp_path):
     threads = torch.get_num_threads()
     script = SCRIPT.format(tests=str(Path(__file__).parent.parent), options=OPTIONS, threads=threads)
     stages = {"subset": 3, "cg": 2}
-    killed = [
-        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / stage), stage, str(index)])
-        for stage, index in stages.items()
-    ]
-    assert [process.wait(timeout=120) for process in killed] == [-signal.SIGKILL] * 2
+    killed = [forked.Program(script, tmp_path / stage, stage, index) for stage, index in stages.items()]
+    assert [process.wait() for process in killed] == [-signal.SIGKILL] * 2
     assert not (tmp_path / "subset").exists()  # the exact stage is short, and begins again
     assert (tmp_path / "cg").exists()
     for stage in stages:

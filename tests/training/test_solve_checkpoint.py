@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from contracts import forked
 from contracts.textbook import points, targets
 
 import halfgp.training.checkpoint
@@ -104,9 +103,8 @@ def test_a_process_killed_in_its_last_solve_resumes_as_one_never_killed(tmp_path
     script = SCRIPT.format(tests=str(Path(__file__).parent.parent), options=OPTIONS)
 
     def killed(at: int, phase: str) -> list[int]:
-        command = [sys.executable, "-c", script, str(tmp_path / "c"), str(at), phase]
-        done = subprocess.run(command, capture_output=True, timeout=200, check=False)
-        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+        done = forked.run(script, tmp_path / "c", at, phase)
+        assert done.returncode == -signal.SIGKILL, done.stderr
         return list(map(int, done.stdout.split()))
 
     model, iterations = whole()

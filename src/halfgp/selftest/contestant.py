@@ -25,7 +25,6 @@ class Contestant:
             many of them, else unrounded.
         stored_inputs: the same where entries are stored; empty for `inputs`.
         device: of the points.
-        absent: why it cannot run here; empty where it can.
     """
 
     label: str
@@ -35,7 +34,6 @@ class Contestant:
     inputs: str = "rounded"
     stored_inputs: str = ""
     device: str = "cpu"
-    absent: str = ""
 
     def expands(self, precision: Precision) -> bool:
         """Whether `expansion` has a precision."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from contracts import forked
 from paper.fakes import KILLED, claim, fail, outcome, panels, part, runs, table, warned
 
 from halfgp.errors import FileError, InputError
@@ -134,14 +132,14 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
         "run(KILLED, Context(quick=True, output=Path(sys.argv[2])), contents=KILLED)"
     )
     tests = Path(__file__).parents[2]
-    process = subprocess.Popen([sys.executable, "-c", program, str(tests), str(tmp_path)])
+    process = forked.Program(program, tests, tmp_path)
     waiting = tmp_path / "waiting"
     until = time.monotonic() + 120
     while not waiting.exists():
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
+    process.send_signal(signal.SIGKILL)
     process.wait()
     assert "Title of first" in (tmp_path / "index.html").read_text()  # what was done is on the page
     done = run(KILLED, Context(quick=True, output=tmp_path), contents=KILLED)
