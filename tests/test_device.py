@@ -14,7 +14,7 @@ from torch import Tensor
 from halfgp import RBF, ExactGP, KernelOperator, PivotedCholesky, SparseInverseCholesky, cg
 from halfgp.model.trend import LinearTrend
 
-N = 200
+N = 300
 
 
 @pytest.fixture
