@@ -14,6 +14,7 @@ from torch import Tensor
 from halfgp import RBF, ExactGP, KernelOperator, PivotedCholesky, SparseInverseCholesky, cg
 from halfgp.model.trend import LinearTrend
 
+pytestmark = pytest.mark.elsewhere  # a GPU, by a stand-in
 N = 300
 
 
@@ -125,7 +126,6 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> Any:
     return BACKEND
 
 
-@pytest.mark.elsewhere
 def test_the_kernels_of_a_gpu_move_nothing_of_the_size_of_the_rows_and_pass_zeros_by(
     rows: tuple[Tensor, Tensor], triton: Any
 ) -> None:
@@ -144,7 +144,6 @@ def test_the_kernels_of_a_gpu_move_nothing_of_the_size_of_the_rows_and_pass_zero
     assert error <= 2 * 1e-2 * b.norm() / 1.0
 
 
-@pytest.mark.elsewhere
 def test_a_fit_on_a_gpu_moves_nothing_of_the_size_of_the_rows(
     rows: tuple[Tensor, Tensor], triton: Any
 ) -> None:
