@@ -29,8 +29,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.table import Table
+from scipy.stats import norm
 
 from halfgp.datasets import load_dem, load_large, load_uci
 from halfgp.memory import peak_memory
@@ -40,17 +42,18 @@ from training_peers import METHODS, StandardisedSplit
 
 HERE = Path(__file__).parent
 UCI = ("pol", "elevators", "bike", "kin40k", "protein")
-# Training rows, and rows to be tested by, drawn from a large set.
-DENSE = {
-    "osborne-30000": ("osborne_magnetic", 30_000, 10_000),
-    "osborne-100000": ("osborne_magnetic", 100_000, 10_000),
-    "terrain": ("dem", 20_000, 10_000),
+# Training rows, and rows to be tested by, drawn from a large set. Of the survey all that there are: residuals
+# have heavy tails, and of 10,000 rows two decide a tenth of the NLL.
+DENSE: dict[str, tuple[str, int, int | None]] = {
+    "osborne-30000": ("osborne_magnetic", 30_000, None),
+    "osborne-100000": ("osborne_magnetic", 100_000, None),
+    "terrain": ("dem", 20_000, None),
 }
 # Those that take longer, in pairs: more rows have to be worth it.
-LARGE = {
-    "osborne-50000": ("osborne_magnetic", 50_000, 99_099),
-    "osborne-200000": ("osborne_magnetic", 200_000, 99_099),
-    "osborne-891888": ("osborne_magnetic", 891_888, 99_099),
+LARGE: dict[str, tuple[str, int, int | None]] = {
+    "osborne-50000": ("osborne_magnetic", 50_000, None),
+    "osborne-200000": ("osborne_magnetic", 200_000, None),
+    "osborne-891888": ("osborne_magnetic", 891_888, None),
     "covtype-20000": ("covtype_elev", 20_000, 10_000),
     "covtype-100000": ("covtype_elev", 100_000, 10_000),
     "houseelectric-50000": ("houseelectric", 50_000, 10_000),
@@ -103,8 +106,15 @@ def measure(set_name: str, method: str) -> dict[str, Any]:
         "total_seconds": scaled * (outcome.fit_seconds + outcome.predict_seconds),
         "peak_bytes": peak_memory(),
         "load": os.getloadavg()[0],
+        "losses": (-norm.logpdf(rows.y_test, outcome.mean, outcome.std)).tolist(),
         **outcome.about,
     }
+
+
+def beside(ours: list[float], theirs: list[float]) -> tuple[float, float]:
+    """By how much the NLL of a peer on the same rows is above ours, and the standard error of that."""
+    difference = np.subtract(theirs, ours)
+    return float(difference.mean()), float(difference.std() / math.sqrt(len(difference)))
 
 
 def print_table(results: list[dict[str, Any]]) -> None:
@@ -141,6 +151,7 @@ def main(
         return
     results: list[dict[str, Any]] = json.loads(output.read_text()) if output.exists() else []
     for set_name in sets.split(","):
+        ours: list[float] | None = None  # losses of rows, by our default
         for method in methods.split(","):
             if method == "memory" and set_name != "protein":
                 continue  # the one set with 40,000 rows
@@ -152,12 +163,23 @@ def main(
                 console.print(f"[red]{set_name}, {method} failed:[/] {done.stderr.strip()[-600:]}")
                 continue
             row = json.loads(done.stdout.strip().splitlines()[-1])
+            losses = row.pop("losses")
+            if method == "default":
+                ours = losses
+            elif ours is not None and len(ours) == len(losses):
+                row["nll_above_ours"] = beside(ours, losses)
             results = [r for r in results if (r["set"], r["method"]) != (set_name, method)] + [row]
             results.sort(key=lambda r: (ALL_SETS.index(r["set"]), list(METHODS).index(r["method"])))
             output.write_text(json.dumps(results, indent=1) + "\n")
             console.print(
                 f"[dim]{set_name}, {method}: RMSE {row['rmse']:.4f}, NLL {row['nll']:.3f},"
-                f" {row['total_seconds']:.1f} s[/]"
+                f" {row['total_seconds']:.1f} s"
+                + (
+                    " (NLL above ours by {:.4f} ± {:.4f})".format(*row["nll_above_ours"])
+                    if "nll_above_ours" in row
+                    else ""
+                )
+                + "[/]"
             )
     print_table(results)
 

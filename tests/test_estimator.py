@@ -496,7 +496,7 @@ WRONG: list[dict[str, Any]] = [
     *(
         {"lengthscale": [1.0, 2.0]},
         {"noise": None},
-        {"noise_floor": None},
+        {"noise_floor": 0.0},
         {"training__tol": "small"},
         {"solve__tol": math.nan},
         {"variances": "local"},

@@ -10,6 +10,7 @@ from halfgp.choices import (
     FACTOR_ROWS,
     RESIDENT,
     choose_method,
+    choose_noise_floor,
     choose_variance,
     factor_bytes,
     routes,
@@ -119,6 +120,13 @@ def test_a_fit_that_does_not_fit_is_refused_with_the_numbers_and_the_remedy():
     with pytest.raises(MemoryError, match='`method="cg", variances__method="local"`, or take fewer rows'):
         plan.require()
     make_plan(1000, 20, 1, Settings(memory_limit="2GB")).require()
+
+
+def test_the_least_noise_is_that_which_solves_bear():
+    assert choose_noise_floor(None, 0.1, 2) == 1e-8
+    assert choose_noise_floor(None, 0.1, 5) == 1e-6
+    assert choose_noise_floor(None, 1e-7, 5) == 5e-8  # below where training starts
+    assert choose_noise_floor(1e-4, 0.1, 2) == 1e-4
 
 
 def test_fit_looks_at_the_plan_before_it_works():

@@ -60,7 +60,7 @@ def test_numbers_of_numpy_are_numbers():
         ("lengthscale", float("inf"), "`lengthscale` must be a positive finite number"),
         ("training__learning_rate", True, "`training__learning_rate` must be a positive finite number"),
         ("training__tol", -1e-3, "`training__tol` must be a positive finite number"),
-        ("noise", 1e-9, "`noise` must start above `noise_floor`, .*; got 1e-09"),
+        ("noise_floor", 0.2, "`noise` must start above `noise_floor`, 0.2; got 0.1"),
         ("device", "tpu", '`device` must be "auto", "cpu", "cuda"'),
         ("device", 3, '`device` must be "auto", "cpu", "cuda"'),
         ("ard", "yes", "`ard` must be True or False"),

@@ -21,6 +21,9 @@ LOCAL_BYTES = 2**27  # of local variances, so many points at a time
 # row, and say most; what is left to learn is in how many rows are heard: in the last round four times as
 # many, for where densities have heavy tails, 32,000 rows of 100,000 prefer what all of them do not.
 FEW_FEATURES, IN_FEW, LAST_IN_FEW, IN_MANY = 4, (32_000, 20), (128_000, 20), (4000, 60)
+# Least variance of the noise. Of few features neighbours precondition solves at any noise, and rows lie so
+# dense that they tell: 100,000 rows of a survey have one of 1e-7. Of many it is what solves bear.
+FLOOR_IN_FEW, FLOOR_IN_MANY = 1e-8, 1e-6
 EXACT_STEP_ROWS = 20_000  # beyond, a gradient on all rows takes longer than all training before it
 EXACT_STEPS = 3  # at most; each has to pay
 
@@ -71,6 +74,13 @@ def neighbourhoods(features: int, last: bool = True) -> tuple[int, int]:
     if features > FEW_FEATURES:
         return IN_MANY
     return LAST_IN_FEW if last else IN_FEW
+
+
+def choose_noise_floor(floor: float | None, noise: float, features: int) -> float:
+    """The least noise that training goes to: as given, or below where it starts in any case."""
+    if floor is not None:
+        return floor
+    return min(FLOOR_IN_FEW if features <= FEW_FEATURES else FLOOR_IN_MANY, 0.5 * noise)
 
 
 def factor_bytes(rows: int, itemsize: int) -> int:

@@ -228,8 +228,11 @@ class Settings(Options):
     noise: float = option(
         0.1, positive(), "Variance of the noise where training starts, of standardised targets."
     )
-    noise_floor: float = option(
-        1e-6, positive(), "Least variance of the noise, of standardised targets.", "Training stays above it."
+    noise_floor: float | None = option(
+        None,
+        positive(none=True),
+        "Least variance of the noise, of standardised targets, which training stays above.",
+        "None for 1e-8 of up to four features, where solves are short whatever it is, and 1e-6 of more.",
     )
     mean: str | float | Callable[..., Any] = option(
         "constant",
@@ -298,7 +301,7 @@ class Settings(Options):
     def check(self, where: str = "") -> Settings:
         """Itself, or an `InputError` that names what cannot be."""
         super().check(where)
-        if self.noise <= self.noise_floor:
+        if self.noise_floor is not None and self.noise <= self.noise_floor:
             raise InputError(
                 f"`noise` must start above `noise_floor`, {self.noise_floor:g}; got {self.noise:g}."
             )

@@ -87,10 +87,10 @@ class KnownRows(NamedTuple):
     source: Path
 
 
-def new_model(kernel: str, noise: float | None, noise_floor: float, **settings: Any) -> ExactGP:
+def new_model(kernel: str, noise: float | None, noise_floor: float | None, **settings: Any) -> ExactGP:
     """A model as options describe it, checked before anything is read."""
     if noise is None:  # training starts above its floor, wherever that is
-        noise = max(Settings.noise, 2 * noise_floor)
+        noise = max(Settings.noise, 2 * (noise_floor or 0.0))
     gp = ExactGP(kernel, noise_floor=noise_floor, noise=noise, **settings)
     gp.settings.check()
     return gp

@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from halfgp.choices import choose_noise_floor
 from halfgp.errors import InputError
 from halfgp.hyperparameters import Hyperparameters, kernel_by_name
 from halfgp.kernels import Kernel
@@ -18,10 +19,10 @@ from halfgp.standardise import Standardisation
 def starting_point(settings: Settings, problem: Problem, x_scale: Standardisation) -> Hyperparameters:
     """Hyperparameters before any are learned, with a kernel of the columns that vary, where some do."""
     kernel = _kernel(settings, x_scale)
-    kernel.check_columns(problem.x.shape[1])
-    noise = Parameter(
-        torch.tensor(float(settings.noise), dtype=torch.float64), settings.noise_floor, name="noise"
-    )
+    features = problem.x.shape[1]
+    kernel.check_columns(features)
+    floor = choose_noise_floor(settings.noise_floor, settings.noise, features)
+    noise = Parameter(torch.tensor(float(settings.noise), dtype=torch.float64), floor, name="noise")
     # Zero where targets are standardised. Parameters are on the CPU, wherever the rows are.
     mean = Parameter(problem.y.mean(dim=0).cpu(), lower=-math.inf, name="mean")
     return Hyperparameters(

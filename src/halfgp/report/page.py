@@ -10,6 +10,7 @@ from string import Template
 import numpy as np
 
 from halfgp import doctor
+from halfgp.choices import choose_noise_floor
 from halfgp.model import ExactGP
 from halfgp.report import pictures, words
 from halfgp.report.evaluation import LEVELS, Evaluation, Floats
@@ -199,7 +200,8 @@ def _quantiles(values: Floats) -> str:
 def _settings(gp: ExactGP) -> TableRows:
     """What was asked for."""
     shown = gp.settings
-    rows = [("seed", str(shown.random_state)), ("noise floor", words.number(shown.noise_floor))]
+    floor = choose_noise_floor(shown.noise_floor, shown.noise, gp.fitted.features)
+    rows = [("seed", str(shown.random_state)), ("noise floor", words.number(floor))]
     if gp.report.method == "cg":
         precision = shown.precision if isinstance(shown.precision, str) else shown.precision.name
         used = list(dict.fromkeys(step.precision for step in gp.history if step.stage == "cg"))
