@@ -41,12 +41,12 @@ def uneven(n: int) -> torch.Tensor:
 
 def climbing(**options: Any) -> SolveResult:
     """Starts in single, which stagnates, and ends in double."""
-    return cg(smooth_operator(150, noise=1e-6), uneven(150), tol=1e-9, warn=False, **options)
+    return cg(smooth_operator(90, noise=1e-6), uneven(90), tol=1e-9, warn=False, **options)
 
 
 def dropping(**options: Any) -> SolveResult:
     """Columns stop at tolerances of their own, and are dropped."""
-    return cg(kernel_operator(150), uneven(150), tol=[1e-2, 1e-1, 1e-4, 1e-6, 1e-10], **options)
+    return cg(kernel_operator(90), uneven(90), tol=[1e-2, 1e-1, 1e-4, 1e-6, 1e-10], **options)
 
 
 def with_errors(**options: Any) -> SolveResult:
