@@ -57,6 +57,7 @@ def _triton_contestant() -> Contestant:
         expansion=("half", "bfloat16"),
         inputs="split",
         stored_inputs="rounded",
+        single_gradients=True,
     )
 
 

@@ -24,6 +24,7 @@ class Contestant:
             (in the format that computes), "split" into two numbers of it, or "fixed point" where there are
             many of them, else unrounded.
         stored_inputs: the same where entries are stored; empty for `inputs`.
+        single_gradients: whether gradients in a 16-bit precision are by differences in single too.
         device: of the points.
         absent: why it cannot run here; empty where it can.
     """
@@ -34,6 +35,7 @@ class Contestant:
     expansion: tuple[str, ...] = ()
     inputs: str = "rounded"
     stored_inputs: str = ""
+    single_gradients: bool = False
     device: str = "cpu"
     absent: str = ""
 
