@@ -19,7 +19,7 @@ pytest.importorskip("triton")
 from halfgp import RBF, ExactGP, KernelOperator, Matern
 from halfgp.backends.triton import TritonBackend, gradient, product, runs
 from halfgp.backends.triton.runs import RUN, Region, Runs
-from halfgp.backends.triton.tiles import Tile, TileChoices
+from halfgp.backends.triton.tiles import Tile, TileChoices, tile_key
 from halfgp.errors import BackendError
 from halfgp.precision import HALF, SINGLE, Precision
 from halfgp.selftest.checks import assert_product_is_right, bind, random
@@ -160,6 +160,12 @@ def test_a_strange_profile_is_refused_with_a_remedy() -> None:
             description.describe(
                 strange, [1], expand=True, normalised=False, cut=False, rounded=False, units=False
             )
+
+
+def test_a_choice_of_tiles_holds_for_somewhat_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A card")
+    keys = [tile_key(torch.device("cuda"), range(n), range(4096), "product") for n in (1280, 1408, 2048)]
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_the_fastest_tile_is_timed_once_and_remembered(
