@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import botorch
 import gpytorch
+import numpy as np
 import pytest
 import torch
 from botorch.acquisition import qLogExpectedImprovement
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
+from botorch.models.transforms import Log, Normalize
 from botorch.optim import optimize_acqf
 from linear_operator.settings import max_cholesky_size
 
+import halfgp
+from halfgp.errors import InputError
 from halfgp.integrations.gpytorch import MaternKernel, enable, likelihood_terms
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -102,3 +106,21 @@ def test_whatever_is_asked_of_a_model(n, variances):
         # Of second order in variances, and of 1e-3 in means, which acquisitions take logarithms of.
         size = float(a.detach().abs().max())
         torch.testing.assert_close(a, b, rtol=0, atol=(1e-9 if n == 40 else 0.02) * max(size, 0.1))
+
+
+def test_a_model_that_is_taken_over_predicts_in_the_units_of_its_targets():
+    x, y = rows(40)
+    theirs = SingleTaskGP(x, 5 * y + 100)
+    mean, std = halfgp.from_gpytorch(theirs).predict(x[:5].numpy(), return_std=True, include_noise=False)
+    with torch.no_grad():
+        expected = theirs.posterior(x[:5])
+    np.testing.assert_allclose(mean, expected.mean[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(std, expected.variance[:, 0].sqrt(), rtol=1e-6)
+
+
+def test_a_model_that_transforms_otherwise_is_not_taken_over():
+    x, y = rows(40)
+    with pytest.raises(InputError, match="no `input_transform`; got Normalize"):
+        halfgp.from_gpytorch(SingleTaskGP(x, y, input_transform=Normalize(2)))
+    with pytest.raises(InputError, match="shifts and scales; got Log"):
+        halfgp.from_gpytorch(SingleTaskGP(x, y.exp(), outcome_transform=Log()))
