@@ -19,6 +19,7 @@ from gpytorch.kernels import (
     RQKernel,
     ScaleKernel,
 )
+from linear_operator.operators import RootLinearOperator
 
 from halfgp import RBF, KernelOperator, PivotedCholesky
 from halfgp.errors import BackendWarning, InputError
@@ -331,6 +332,17 @@ def test_a_composed_kernel_is_one_matrix():
         matrix = KERNELS["sum"]().double()(x).evaluate_kernel()
         assert isinstance(matrix, KernelCovariance)
         assert isinstance(matrix.add_jitter(0.1), NoisyCovariance)
+
+
+def test_products_of_matrices_are_of_all_their_entries_and_not_of_roots_of_low_rank():
+    x, _ = rows(60)
+    few = gpytorch.settings.max_cholesky_size(5), gpytorch.settings.max_root_decomposition_size(5)
+    with enable(), few[0], few[1]:
+        one, two = RBFKernel().double()(x), MaternKernel().double()(x)
+        other = RootLinearOperator(x)  # as a kernel of tasks has it
+        assert isinstance(one * two, KernelCovariance)
+        for a, b in ((one, two), (one, other), (other, one)):
+            torch.testing.assert_close((a * b).to_dense(), a.to_dense() * b.to_dense())
 
 
 @pytest.mark.parametrize("largest", [20, 800])
