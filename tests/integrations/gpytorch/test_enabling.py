@@ -203,6 +203,16 @@ def test_blocks_may_end_in_any_order_and_by_errors():
     assert before == (RBFKernel.__dict__["forward"], gpytorch.kernels.Kernel.__dict__["__call__"])
 
 
+def test_one_that_is_kept_serves_several_blocks():
+    x, _ = rows(10)
+    before = RBFKernel.__dict__["forward"]
+    kept = enable("single")
+    for _ in range(2):
+        with kept:
+            assert isinstance(RBFKernel()(x).evaluate_kernel(), KernelCovariance)
+        assert RBFKernel.__dict__["forward"] is before
+
+
 class CallsItsBase(RBFKernel):
     def forward(self, x1, x2, diag=False, **params):
         return torch.expm1(super().forward(x1, x2, diag=diag, **params))

@@ -60,10 +60,7 @@ class enable:
         self._precision = precision
         self._told: set[type] = set()
         self._known: set[Any] = set()
-        if not _ENABLED:
-            _FOUND.update((place, place[0].__dict__[place[1]]) for place in PLACES)
-        _ENABLED.append(self)
-        self._install()
+        self._hold()
 
     def disable(self) -> None:
         """Put back what was there: that of another `enable` that still holds, or all as it was found."""
@@ -78,12 +75,20 @@ class enable:
             setattr(*place, method)
 
     def __enter__(self) -> enable:
+        if self not in _ENABLED:  # a block of it has ended before, and this is another
+            self._hold()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.disable()
+
+    def _hold(self) -> None:
+        if not _ENABLED:
+            _FOUND.update((place, place[0].__dict__[place[1]]) for place in PLACES)
+        _ENABLED.append(self)
+        self._install()
 
     def _install(self) -> None:
         leaves: dict[Place, Callable[..., Any]] = {
