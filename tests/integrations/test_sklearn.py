@@ -154,7 +154,7 @@ def test_the_likelihood_at_other_hyperparameters_is_theirs():
 
 
 def test_beyond_cholesky_the_likelihood_is_an_estimate_with_a_gradient():
-    x, y = rows(700)
+    x, y = rows(300)
     options = {"standardise_X": False, "standardise_y": False, "mean": "zero", "priors": None}
     exact = GPRegressor(1.0 * RBF(0.5), method="cholesky", **options).fit(x, y)
     by_products = GPRegressor(1.0 * RBF(0.5), method="cg", **options).fit(x, y)
