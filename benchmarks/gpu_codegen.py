@@ -50,6 +50,7 @@ KERNELS: dict[str, Kernel] = {
     "periodic": Periodic(1.0, 1.0),
     "linear": Linear(),
     "rbf + matern32": RBF([1.0] * FEATURES) + 0.5 * Matern(1.5, [1.0] * FEATURES),
+    "four leaves": (RBF([1.0] * FEATURES) + Linear()) * (Matern(2.5) + Matern(0.5)),
     "rbf of many features": RBF([1.0] * MANY),
 }
 TENSOR_CORE = re.compile(r"\b(HGMMA|HMMA)\.")
@@ -148,7 +149,7 @@ def compile_kernel(
     else:
         exact = not any(leaf.expanded for leaf in form.leaves)
         tile, function = product_tiles(form, columns, exact)[0], product_kernel
-        if not exact:
+        if all(leaf.expanded for leaf in form.leaves):
             trips = max(leaf.width // leaf.chunk for leaf in form.leaves)
         types = {**common, "vectors": pointer, "out": "*fp32", **runs}
         constants = {"TERMS": terms, "EXACT": exact}
@@ -249,13 +250,13 @@ KINDS = ("product", "gradient", "rectangle", "block", "live product", "live grad
 
 def cases(quick: bool) -> list[tuple[str, str, str, int]]:
     """Kernel, precision, kind and right-hand sides."""
-    names = ["rbf", "matern32"] if quick else list(KERNELS)[:-1]
+    names = ["rbf", "matern32"] if quick else list(KERNELS)[:-2]
     found = [(name, "half", kind, COLUMNS) for name in names for kind in KINDS[:2]]
     found += [("rbf", "half fast", "product", COLUMNS), ("rbf", "half", "product", 256)]
     found += [("rbf", "half", "rectangle", COLUMNS), ("rbf", "half", "block", 0)]
     found += [("rbf", "single", "product", COLUMNS)]
     found += [("rbf", "half", kind, COLUMNS) for kind in KINDS[4:6]] + [("any", "half", "sum", COLUMNS)]
-    found += [("rbf of many features", "half", "product", COLUMNS)]
+    found += [(name, "half", "product", COLUMNS) for name in ("four leaves", "rbf of many features")]
     if not quick:
         others = (("bfloat16", COLUMNS), ("half", 64), ("half", 128))
         found += [("rbf", precision, "product", columns) for precision, columns in others]
@@ -264,6 +265,7 @@ def cases(quick: bool) -> list[tuple[str, str, str, int]]:
         found += [("rbf", precision, "live product", columns) for precision, columns in others]
         found += [("rbf of many features", "half", kind, c) for kind in KINDS[:5:4] for c in (64, 128, 256)]
         found += [("rbf of many features", "half", kind, COLUMNS) for kind in ("live product", "gradient")]
+        found += [("four leaves", "half", "product", columns) for columns in (64, 128, 256)]
     return found
 
 

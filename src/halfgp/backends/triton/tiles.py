@@ -47,10 +47,12 @@ WIDE_TILES = {
     128: (Tile(64, 32, 4), Tile(32, 64, 4), Tile(64, 64, 8)),
     256: (Tile(32, 32, 4), Tile(64, 32, 8)),
 }
-DIFFERENCE_TILES = {
+# Of distances by differences, and of many leaves, whose values are held at once.
+SMALL_TILES = {
     64: (Tile(64, 32, 4), Tile(64, 64, 4), Tile(64, 64, 8)),
     256: (Tile(32, 32, 4), Tile(64, 32, 8)),
 }
+FEW_LEAVES = 2
 GRADIENT_TILES = (Tile(64, 32, 4), Tile(64, 64, 8), Tile(32, 32, 4))
 
 
@@ -59,7 +61,8 @@ def product_tiles(form: Form, columns: int, exact: bool) -> Sequence[Tile]:
     if INTERPRETED:
         return (INTERPRETER_TILE,)
     wide = any(leaf.expanded and leaf.width > leaf.chunk for leaf in form.leaves)
-    tiles = DIFFERENCE_TILES if exact else WIDE_TILES if wide else EXPANSION_TILES
+    small = exact or len(form.leaves) > FEW_LEAVES
+    tiles = SMALL_TILES if small else WIDE_TILES if wide else EXPANSION_TILES
     return next(some for most, some in tiles.items() if columns <= most)
 
 
