@@ -32,6 +32,7 @@ class Row:
     """
 
     device: str
+    target: str  # as in the rows of gpu_codegen.py
     who: str
     kernel: str
     gradient: bool
@@ -44,9 +45,9 @@ class Row:
     skipped: float = 0.0
 
 
-def seconds(run: Callable[[], Any], repeats: int) -> float:
-    """The least of some, after one that compiles."""
-    run()
+def timed(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """The least seconds of some, after one that compiles, and what that one found."""
+    result = run()
     found = []
     for _ in range(repeats):
         _wait()
@@ -54,7 +55,7 @@ def seconds(run: Callable[[], Any], repeats: int) -> float:
         run()
         _wait()
         found.append(time.perf_counter() - start)
-    return min(found)
+    return min(found), result
 
 
 def _wait() -> None:
@@ -110,44 +111,52 @@ CONTESTANTS: dict[str, Callable[[Tensor, Tensor], Callable[[], Tensor]]] = {
 }
 
 
-def measure(n: int, d: int, device: str, repeats: int, only: str) -> list[Row]:
+def described(device: str) -> tuple[str, str]:
+    """Its name, and what Triton compiles for: "sm80" and the like, or the architecture of an AMD card."""
+    if device != "cuda":
+        return "dry run on the CPU: times mean nothing", "interpreted"
+    card = torch.cuda.get_device_properties()
+    return card.name, card.gcnArchName if torch.version.hip else f"sm{card.major}{card.minor}"
+
+
+def measure(n: int, d: int, device: str, repeats: int, only: tuple[str, ...]) -> list[Row]:
     """Products of everybody, and our gradient pass."""
     x = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
     v = torch.randn(n, COLUMNS, generator=torch.Generator().manual_seed(1)).to(device)
     some = x[:64]
     exact = torch.exp(-0.5 * torch.cdist(some, x).square()) @ v.double()
-    name = torch.cuda.get_device_name() if device == "cuda" else "dry run on the CPU: times mean nothing"
+    place = described(device)
     rows = []
     for who, prepare in CONTESTANTS.items():
         if not who.startswith(only):
             continue
         try:
             run = prepare(x, v)
-            took = seconds(run, repeats)
+            took, found = timed(run, repeats)
         except (ImportError, RuntimeError) as problem:  # not installed, or out of memory: the others go on
             print(f"{who} is left out: {type(problem).__name__}: {str(problem).splitlines()[0][:90]}")
             continue
-        error = float((run()[:64].double() - exact).abs().max() / exact.abs().max())
-        rows.append(Row(name, who, "rbf", False, n, d, COLUMNS, took, n * n / took, error))
+        error = float((found[:64].double() - exact).abs().max() / exact.abs().max())
+        rows.append(Row(*place, who, "rbf", False, n, d, COLUMNS, took, n * n / took, error))
     operator = KernelOperator(RBF([1.0] * d), x, precision="half", backend=triton(), truncate=False)
-    took = seconds(lambda: operator.bilinear_gradient(v, v), repeats)
-    rows.append(Row(name, "halfgp, half", "rbf", True, n, d, COLUMNS, took, n * n / took, float("nan")))
+    took, _ = timed(lambda: operator.bilinear_gradient(v, v), repeats)
+    rows.append(Row(*place, "halfgp, half", "rbf", True, n, d, COLUMNS, took, n * n / took, float("nan")))
     if d <= FEW:
-        rows += [zeros(x, v, name, skip, repeats) for skip in (False, True)]
+        rows += [zeros(x, v, place, skip, repeats) for skip in (False, True)]
     return rows
 
 
-def zeros(x: Tensor, v: Tensor, device: str, skip: bool, repeats: int) -> Row:
+def zeros(x: Tensor, v: Tensor, place: tuple[str, str], skip: bool, repeats: int) -> Row:
     """A product with a short lengthscale, most of whose entries are zero, which are passed by or not."""
     (n, d), kernel = x.shape, RBF(SHORT)
     operator = KernelOperator(kernel, x, precision="half", backend=triton(), truncate=skip)
-    took = seconds(lambda: operator @ v, repeats)
+    took, found = timed(lambda: operator @ v, repeats)
     some = x[:64]
     exact = torch.exp(-0.5 * torch.cdist(some / SHORT, x / SHORT).square()) @ v.double()
-    error = float(((operator @ v)[:64].double() - exact).abs().max() / exact.abs().max())
+    error = float((found[:64].double() - exact).abs().max() / exact.abs().max())
     who = "halfgp, half, zeros passed by" if skip else "halfgp, half, zeros computed"
     label = f"rbf, lengthscale {SHORT}"
-    return Row(device, who, label, False, n, d, COLUMNS, took, n * n / took, error, operator.skipped)
+    return Row(*place, who, label, False, n, d, COLUMNS, took, n * n / took, error, operator.skipped)
 
 
 def show(rows: list[Row]) -> None:
@@ -168,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
     parser.add_argument("--dry", action="store_true", help="tiny, on the CPU, interpreted")
-    parser.add_argument("--only", default="", help="contestants whose name begins so")
+    parser.add_argument("--only", action="append", help="contestants whose name begins so; may be repeated")
     arguments = parser.parse_args()
     dry = arguments.dry
     if dry:
@@ -176,8 +185,9 @@ def main() -> None:
     elif not torch.cuda.is_available():
         raise SystemExit("torch sees no GPU here. Use --dry to try the program, or a machine with one.")
     sizes = [(200, 3)] if dry else [(n, d) for n in (20_000, 100_000) for d in (3, 9, 26, 90)]
+    only = tuple(arguments.only or [""])
     device, repeats = ("cpu", 1) if dry else ("cuda", 5)
-    rows = [row for n, d in sizes for row in measure(n, d, device, repeats, arguments.only)]
+    rows = [row for n, d in sizes for row in measure(n, d, device, repeats, only)]
     show(rows)
     if arguments.json:
         # NaN, for what is not measured, is no JSON.

@@ -38,7 +38,7 @@ from halfgp.backends.triton.tiles import GRADIENT_TILES, Tile, product_tiles
 from halfgp.kernels import Kernel
 from halfgp.precision import PRESETS, SINGLE
 
-FEATURES = 9
+FEATURES, MANY = 9, 90
 COLUMNS = 16
 SUM_WARPS = 4  # Triton's default
 KERNELS: dict[str, Kernel] = {
@@ -50,6 +50,8 @@ KERNELS: dict[str, Kernel] = {
     "periodic": Periodic(1.0, 1.0),
     "linear": Linear(),
     "rbf + matern32": RBF([1.0] * FEATURES) + 0.5 * Matern(1.5, [1.0] * FEATURES),
+    "four leaves": (RBF([1.0] * FEATURES) + Linear()) * (Matern(2.5) + Matern(0.5)),
+    "rbf of many features": RBF([1.0] * MANY),
 }
 TENSOR_CORE = re.compile(r"\b(HGMMA|HMMA)\.")
 KEOPS_ENTRIES = 4.5e11  # a second, in half, read off the paper's plot for a V100
@@ -100,13 +102,16 @@ class Row:
 
 
 def compile_kernel(
-    kernel: Kernel, precision: str, arch: int, kind: str, columns: int
-) -> tuple[CompiledKernel, Tile]:
-    """The machine code of a pass, of one of `KINDS`, with the first tile of the candidates."""
+    kernel: Kernel, features: int, precision: str, arch: int, kind: str, columns: int
+) -> tuple[CompiledKernel, Tile, int]:
+    """The machine code of a pass, of one of `KINDS`, with the first tile of the candidates.
+
+    And how often its inner loops are gone through, over features one by one or in chunks.
+    """
     fmt = SINGLE if precision == "single" else PRESETS[precision.removesuffix(" fast")].inputs
     terms: Terms = (FAST_TERMS if precision.endswith("fast") else TERMS)[fmt]
     program = kernel.program()
-    x = torch.zeros(1, FEATURES, dtype=torch.float64)
+    x = torch.zeros(1, features, dtype=torch.float64)
     widths = [leaf.features(x).shape[1] for leaf in program.leaves]
     alone = len(program.leaves) == 1 and program.leaves[0].is_stationary
     units = not all(leaf.is_stationary for leaf in program.leaves)
@@ -127,6 +132,7 @@ def compile_kernel(
     integers = dict.fromkeys(("column_first", "column_end", "run", "row_first", "height"), "i32")
     runs = {**lists, **integers}
     common: dict[str, Any] = {"left": side, "right": side, "numbers": "*fp32"}
+    trips = features
     shape: dict[str, Any] = {"SQUARE": kind != "rectangle", "T": columns, "LISTED": listed}
     if kind.endswith("gradient"):
         tile, function = GRADIENT_TILES[0], gradient_kernel
@@ -142,7 +148,9 @@ def compile_kernel(
         constants = {"TERMS": terms, "DTYPE": TRITON_TYPES[fmt.dtype]}
     else:
         exact = not any(leaf.expanded for leaf in form.leaves)
-        tile, function = product_tiles(columns, exact)[0], product_kernel
+        tile, function = product_tiles(form, columns, exact)[0], product_kernel
+        if all(leaf.expanded for leaf in form.leaves):
+            trips = max(leaf.width // leaf.chunk for leaf in form.leaves)
         types = {**common, "vectors": pointer, "out": "*fp32", **runs}
         constants = {"TERMS": terms, "EXACT": exact}
     if kind != "sum":
@@ -157,16 +165,17 @@ def compile_kernel(
     }
     source = ASTSource(function, signature, constexprs=constants, attrs=attributes)
     options = {"num_warps": tile.warps, "num_stages": 2, "enable_fp_fusion": True}
-    return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options), tile
+    return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options), tile, trips
 
 
 def row(name: str, precision: str, arch: int, kind: str, columns: int) -> Row:
     """What the machine code of one kernel says."""
-    compiled, tile = compile_kernel(KERNELS.get(name, RBF()), precision, arch, kind, columns)
+    features = MANY if name == "rbf of many features" else FEATURES
+    compiled, tile, trips = compile_kernel(KERNELS.get(name, RBF()), features, precision, arch, kind, columns)
     code, usage = disassembled(compiled)
     registers, stack = (int(re.search(rf"{field}:(\d+)", usage)[1]) for field in ("REG", "STACK"))  # type: ignore[index]
     found = TENSOR_CORE.search("\n".join(text for _, text in code))
-    body = repeated(code, FEATURES) if kind == "block" else main_loop(code, FEATURES)
+    body = repeated(code, trips) if kind == "block" else main_loop(code, trips)
     entries = tile.rows * tile.columns / (32 * tile.warps)  # of a thread
     if kind == "sum":
         entries *= RUN / columns  # each number that is added comes from a run of them
@@ -241,18 +250,22 @@ KINDS = ("product", "gradient", "rectangle", "block", "live product", "live grad
 
 def cases(quick: bool) -> list[tuple[str, str, str, int]]:
     """Kernel, precision, kind and right-hand sides."""
-    names = ["rbf", "matern32"] if quick else list(KERNELS)
+    names = ["rbf", "matern32"] if quick else list(KERNELS)[:-2]
     found = [(name, "half", kind, COLUMNS) for name in names for kind in KINDS[:2]]
     found += [("rbf", "half fast", "product", COLUMNS), ("rbf", "half", "product", 256)]
     found += [("rbf", "half", "rectangle", COLUMNS), ("rbf", "half", "block", 0)]
     found += [("rbf", "single", "product", COLUMNS)]
     found += [("rbf", "half", kind, COLUMNS) for kind in KINDS[4:6]] + [("any", "half", "sum", COLUMNS)]
+    found += [(name, "half", "product", COLUMNS) for name in ("four leaves", "rbf of many features")]
     if not quick:
         others = (("bfloat16", COLUMNS), ("half", 64), ("half", 128))
         found += [("rbf", precision, "product", columns) for precision, columns in others]
         found += [(name, "half", kind, COLUMNS) for name in names[1:] for kind in KINDS[4:6]]
         others = (*others, ("single", COLUMNS), ("half fast", COLUMNS), ("half", 256))
         found += [("rbf", precision, "live product", columns) for precision, columns in others]
+        found += [("rbf of many features", "half", kind, c) for kind in KINDS[:5:4] for c in (64, 128, 256)]
+        found += [("rbf of many features", "half", kind, COLUMNS) for kind in ("live product", "gradient")]
+        found += [("four leaves", "half", "product", columns) for columns in (64, 128, 256)]
     return found
 
 
@@ -283,8 +296,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
     parser.add_argument("--quick", action="store_true", help="two kernels")
+    parser.add_argument("--target", choices=[f"sm{arch}" for arch in DEVICES], help="one alone")
     arguments = parser.parse_args()
-    rows = [row(n, p, arch, k, c) for arch in DEVICES for n, p, k, c in cases(arguments.quick)]
+    targets = [arch for arch in DEVICES if arguments.target in (None, f"sm{arch}")]
+    rows = [row(n, p, arch, k, c) for arch in targets for n, p, k, c in cases(arguments.quick)]
     show(rows)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps([asdict(r) for r in rows], indent=1) + "\n")

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -116,11 +117,15 @@ def test_the_screen_fits_a_terminal(report: doctor.Report, width: int) -> None:
 def test_a_gpu_is_told_with_the_path_and_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.examine().chosen_on_gpu is None or torch.cuda.is_available()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "A card")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    cards = [
+        SimpleNamespace(name=name, total_memory=40 * 2**30, major=8, minor=minor)
+        for name, minor in (("A card", 0), ("Another", 9))
+    ]
+    monkeypatch.setattr(torch.cuda, "get_device_properties", cards.__getitem__)
     monkeypatch.setattr(backends, "is_available", lambda name: name == "reference")
     report = doctor.examine()
-    assert report.cuda == ("A card",)
+    assert report.cuda == ("A card, 40.0 GiB, sm80", "Another, 40.0 GiB, sm89")
     assert report.chosen_on_gpu == "reference"
     screen = io.StringIO()
     Console(file=screen, width=100).print(doctor.render(report))

@@ -106,7 +106,7 @@ def render(report: Report) -> RenderableType:
     facts.add_row(
         "instructions", " · ".join(report.instruction_sets) or "unknown without the compiled backend"
     )
-    facts.add_row("GPU", ", ".join(report.cuda) or "no device")
+    facts.add_row("GPU", "; ".join(report.cuda) or "no device")
     facts.add_row("versions", " · ".join(f"{name} {number}" for name, number in report.versions.items()))
     offered = Table(box=None, padding=(0, 2), show_header=False)
     for backend in report.backends:
@@ -203,10 +203,15 @@ def _cores() -> int:
 
 
 def _cuda_devices() -> tuple[str, ...]:
-    """The names of the devices that torch can use."""
+    """The devices that torch can use: name, memory, and what Triton compiles for."""
     if not torch.cuda.is_available():
         return ()
-    return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+    found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    return tuple(
+        f"{card.name}, {_size(card.total_memory)}"
+        + ("" if torch.version.hip else f", sm{card.major}{card.minor}")
+        for card in found
+    )
 
 
 def _versions() -> dict[str, str]:

@@ -72,7 +72,7 @@ LOOKED_AT: dict[str, Kernel] = {
 @pytest.mark.parametrize("name", ["half", "single"])
 @pytest.mark.parametrize("kernel", SKIPPED.values(), ids=SKIPPED)
 def test_results_are_the_same_to_the_bit_for_every_kernel_and_format(kernel: Kernel, name: str) -> None:
-    x = clusters(N, 3)
+    x = clusters(2 * PADDING, 3, count=2)
     whole, cut = (bind(kernel, x, None, name, skip) for skip in (False, True))
     assert whole.skipped == 0.0
     assert cut.skipped > 0.3
@@ -86,7 +86,7 @@ def test_nothing_is_skipped_where_entries_between_clusters_are_not_zero(kernel: 
 
 
 def test_a_rational_quadratic_that_falls_fast_enough_is_skipped() -> None:
-    x = clusters(N, 3)
+    x = clusters(2 * PADDING, 3, count=2)
     whole, cut = (bind(RationalQuadratic(4.0), x, None, "half", skip) for skip in (False, True))
     assert cut.skipped > 0.3
     assert_same(whole, cut, CONTESTANT)
@@ -111,7 +111,7 @@ def test_results_are_the_same_to_the_bit_along_a_line_with_runs_of_a_tile_each(
 
 
 def test_points_that_are_all_the_same_are_all_looked_at() -> None:
-    x = torch.zeros(N, 2, dtype=torch.float64)
+    x = torch.zeros(2 * PADDING, 2, dtype=torch.float64)
     whole, cut = (bind(RBF(), x, None, "half", skip) for skip in (False, True))
     assert cut.skipped == 0.0
     assert_same(whole, cut, CONTESTANT)
@@ -211,7 +211,7 @@ def test_tiles_that_are_barely_out_of_reach_are_passed_by_only_if_they_are_zero(
 ) -> None:
     """Rows, and tiles of columns around the distance at which entries vanish, from roundings to percents."""
     value = Truncation(cutoff).vanishing(Precision.resolve(name))
-    steps = torch.logspace(-8, -2, 7, dtype=torch.float64)
+    steps = torch.logspace(-8, -2, 4, dtype=torch.float64)
     gaps = distance_at(kernel, value or 2.0**SINGLE.vanishing_exponent) * (
         1 + torch.cat([-steps, steps, torch.tensor([0.05, 0.1])])
     )

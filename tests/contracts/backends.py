@@ -56,6 +56,7 @@ def _triton_contestants() -> list[Contestant]:
             expansion=("half", "bfloat16"),
             inputs="split",
             stored_inputs="rounded",
+            single_gradients=True,
         )
     ]
 

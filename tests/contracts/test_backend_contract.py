@@ -66,7 +66,7 @@ def test_blocks_hold_the_entries_within_the_bound_and_exact_variances(
 
 @each_backend
 @each_kernel
-@pytest.mark.parametrize("name", ["double", "single"])
+@pytest.mark.parametrize("name", ["double", "single", "half"])
 @pytest.mark.parametrize("square", [True, False], ids=["square", "rectangular"])
 def test_gradients_agree_with_autograd_through_the_definition(
     contestant: Contestant, kernel: Kernel, name: str, square: bool

@@ -34,14 +34,15 @@ def from_sklearn(regressor: GaussianProcessRegressor) -> GPRegressor:
         )
     if not hasattr(regressor, "X_train_"):
         raise InputError("`regressor` must be fitted; got one that is not. Call its `fit` first.")
-    if np.ndim(regressor.y_train_) > 1:
+    targets = np.asarray(regressor.y_train_)
+    if targets.ndim > 1 and targets.shape[1] != 1:
         raise InputError(
-            f"`regressor` must have one target; got {np.shape(regressor.y_train_)[1]}. Fit one for each, or"
+            f"`regressor` must have one target; got {targets.shape[1]}. Fit one for each, or"
             " `GPRegressor` with its kernel, which takes several."
         )
     x = np.asarray(regressor.X_train_, dtype=np.float64)
     scale, mean = np.asarray(regressor._y_train_std), np.asarray(regressor._y_train_mean)
-    y = np.asarray(regressor.y_train_) * scale + mean
+    y = targets.reshape(-1) * scale + mean
     ours = GPRegressor(
         all_fixed(from_sklearn_kernel(as_fixed(regressor.kernel_), x.shape[1])),
         standardise_X=False,

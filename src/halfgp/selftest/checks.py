@@ -123,11 +123,11 @@ def with_outliers(n: int, d: int, seed: int = 0) -> Tensor:
     return x
 
 
-def clusters(n: int, d: int, apart: float = 4000.0, seed: int = 0) -> Tensor:
-    """Three clusters far apart, as many rows of each, mixed up, some of them repeated."""
+def clusters(n: int, d: int, apart: float = 4000.0, seed: int = 0, count: int = 3) -> Tensor:
+    """Clusters far apart, as many rows of each, mixed up, some of them repeated."""
     x = random(n, d, seed=seed)
     x[1 : n // 6 : 2] = x[: n // 6 - 1 : 2]
-    x[:, 0] += apart * (torch.arange(n) * 3 // n)
+    x[:, 0] += apart * (torch.arange(n) * count // n)
     return x[torch.randperm(n, generator=torch.Generator().manual_seed(seed + 1))]
 
 

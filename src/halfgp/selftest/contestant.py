@@ -24,6 +24,7 @@ class Contestant:
             (in the format that computes), "split" into two numbers of it, or "fixed point" where there are
             many of them, else unrounded.
         stored_inputs: the same where entries are stored; empty for `inputs`.
+        single_gradients: whether gradients in a 16-bit precision are by differences in single too.
         device: of the points.
     """
 
@@ -33,6 +34,7 @@ class Contestant:
     expansion: tuple[str, ...] = ()
     inputs: str = "rounded"
     stored_inputs: str = ""
+    single_gradients: bool = False
     device: str = "cpu"
 
     def expands(self, precision: Precision) -> bool:

@@ -26,6 +26,7 @@ CHECKS = {
     "block": check_block,
     "tiles of zeros": check_zeros,
 }
+GRADIENTS = {"gradient": True, "rectangular gradient": False}
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def contestant_on(device: str) -> Contestant:
             expansion=("half", "bfloat16"),
             inputs="split",
             stored_inputs="rounded",
+            single_gradients=True,
             device=device,
         )
     if backend.name == "cpu":
@@ -68,9 +70,9 @@ def self_test(device: str) -> Iterator[Outcome]:
             for name, check in CHECKS.items():
                 case = partial(check, contestant, kernel, precision, False)
                 yield Outcome(label, precision, name, _failure(case))
-            if precision in ("single", "double"):
-                case = partial(check_gradient, contestant, kernel, precision, True)
-                yield Outcome(label, precision, "gradient", _failure(case))
+            for name, square in GRADIENTS.items():
+                case = partial(check_gradient, contestant, kernel, precision, square)
+                yield Outcome(label, precision, name, _failure(case))
 
 
 def _failure(case: Callable[[], None]) -> str:

@@ -82,3 +82,37 @@ def test_what_is_none_of_ours_is_refused():
         halfgp.from_gpytorch(model(CosineKernel()))
     with pytest.raises(InputError, match="LinearMean"):
         halfgp.from_gpytorch(model(RBFKernel(), gpytorch.means.LinearMean(3)))
+
+
+class Squashes(Model):
+    def forward(self, x):
+        return super().forward(torch.tanh(x))
+
+
+class NamesOtherwise(Model):
+    def __init__(self, x, y, kernel, mean):
+        super().__init__(x, y, kernel, mean)
+        self.k = self._modules.pop("covar_module")
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.k(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [(Squashes, "`forward`.*another covariance"), (NamesOtherwise, "without `covar_module`")],
+)
+def test_a_model_that_is_more_than_its_parts_is_refused_and_never_wrong(kind, word):
+    theirs = model(RBFKernel())
+    strange = kind(theirs.train_inputs[0], theirs.train_targets, RBFKernel(), gpytorch.means.ZeroMean())
+    with pytest.raises(InputError, match=word):
+        halfgp.from_gpytorch(strange.double())
+
+
+def test_a_model_without_rows_or_with_another_likelihood_is_refused():
+    with pytest.raises(InputError, match="set_train_data"):
+        halfgp.from_gpytorch(Model(None, None, RBFKernel(), gpytorch.means.ZeroMean()))
+    theirs = model(RBFKernel())
+    theirs.likelihood = gpytorch.likelihoods.MultitaskGaussianLikelihood(num_tasks=2)
+    with pytest.raises(InputError, match="got MultitaskGaussianLikelihood"):
+        halfgp.from_gpytorch(theirs)

@@ -206,12 +206,9 @@ class Gradients:
             runs = Runs(sample.columns, len(sample.columns), 1)
             return launch_time(lambda: self._launch(sums, sample, tile, us, vs, runs))
 
-        size = (len(sample.rows), len(sample.columns), us.shape[2], self.format.name)
-        return CHOICES.best(
-            tile_key(us.device, "gradient", self.form, sums, self.terms, self.square, *size),
-            candidates,
-            milliseconds,
-        )
+        form = (self.form, sums, self.terms, self.square, us.shape[2], self.format.name)
+        key = tile_key(us.device, sample.rows, sample.columns, "gradient", *form)
+        return CHOICES.best(key, candidates, milliseconds)
 
     def _launch(self, sums: Sums, region: Region, tile: Tile, us: Tensor, vs: Tensor, runs: Runs) -> Tensor:
         """Sums (runs, sums, rows) in float32."""

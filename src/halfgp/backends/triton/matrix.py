@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
@@ -77,9 +78,10 @@ class TritonMatrix:
         """K v + extra_diagonal * v; O(n1 n2 (f + t)) time, and a few numbers for each of v in memory."""
         out = empty_like(v, self.shape[0])
         wide = v.double()
-        for first in range(0, v.shape[1] if self.shape[0] else 0, MOST_COLUMNS):
-            some = slice(first, first + MOST_COLUMNS)
-            out[:, some] = self._off_diagonal(wide[:, some])
+        with self._device():
+            for first in range(0, v.shape[1] if self.shape[0] else 0, MOST_COLUMNS):
+                some = slice(first, first + MOST_COLUMNS)
+                out[:, some] = self._off_diagonal(wide[:, some])
         if self._diagonal is not None:
             diagonal = self._diagonal if extra_diagonal is None else self._diagonal + extra_diagonal
             out += self._part.only(diagonal)[:, None] * wide
@@ -90,7 +92,8 @@ class TritonMatrix:
         left, right = self._sides[0].taken(rows), self._sides[-1].taken(columns)
         products = self._launched(left, right, range(left.total), square=False)
         n, m = len(left.place), len(right.place)
-        out = products.block()[:n, :m].double() * self._scale
+        with self._device():
+            out = products.block()[:n, :m].double() * self._scale
         i = torch.arange(n, device=out.device) if rows is None else rows
         j = torch.arange(m, device=out.device) if columns is None else columns
         out *= self._units[0][i, None] * self._units[-1][j]
@@ -115,13 +118,19 @@ class TritonMatrix:
             self._terms.vectors,
             self._live,
         )
-        return parameter_gradient(
-            self._kernel,
-            self._points,
-            weights,
-            inputs,
-            lambda program, points: gradients.by_program(program, points, wide_u, wide_v, inputs),
-        )
+        with self._device():
+            return parameter_gradient(
+                self._kernel,
+                self._points,
+                weights,
+                inputs,
+                lambda program, points: gradients.by_program(program, points, wide_u, wide_v, inputs),
+            )
+
+    def _device(self) -> AbstractContextManager[None]:
+        """While it is entered, the device of the points is torch's current one, to which launches go."""
+        # Which does nothing where that is no GPU.
+        return torch.cuda.device_of(self._numbers)  # type: ignore[no-untyped-call]
 
     def _off_diagonal(self, v: Tensor) -> Tensor:
         """The product without the diagonal, in float64."""

@@ -98,7 +98,7 @@ class Products:
         yield from (part for part in parts if part.rows and part.columns)
 
     def _tile(self, region: Region, vectors: Tensor) -> Tile:
-        candidates = product_tiles(vectors.shape[2], region.exact)
+        candidates = product_tiles(self.form, vectors.shape[2], region.exact)
         if len(candidates) == 1:
             return candidates[0]
         rows = region.rows[: TUNING_TILES * PADDING]
@@ -108,8 +108,8 @@ class Products:
             runs = Runs(sample.columns, len(sample.columns), 1)
             return launch_time(lambda: self._launch(sample, tile, vectors, runs))
 
-        size = (len(sample.rows), len(sample.columns), vectors.shape[2], str(self.dtype))
-        key = tile_key(vectors.device, "product", self.form, self.terms, region.exact, self.square, *size)
+        form = (self.form, self.terms, region.exact, self.square, vectors.shape[2], str(self.dtype))
+        key = tile_key(vectors.device, sample.rows, sample.columns, "product", *form)
         return CHOICES.best(key, candidates, milliseconds)
 
     def _launch(self, region: Region, tile: Tile, vectors: Tensor, runs: Runs) -> Tensor:

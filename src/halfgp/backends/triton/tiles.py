@@ -14,6 +14,7 @@ import triton
 from triton.runtime.errors import OutOfResources
 
 from halfgp.backends.triton import dot
+from halfgp.backends.triton.description import Form
 from halfgp.errors import FileError
 from halfgp.replacement import write_whole
 
@@ -39,18 +40,29 @@ EXPANSION_TILES = {
     128: (Tile(64, 64, 8), Tile(128, 64, 8), Tile(64, 32, 8)),
     256: (Tile(64, 32, 8), Tile(64, 64, 8), Tile(32, 64, 4)),
 }
-DIFFERENCE_TILES = {
-    64: (Tile(64, 32, 4), Tile(64, 64, 4), Tile(64, 64, 8)),
-    256: (Tile(64, 32, 8), Tile(32, 32, 4)),
+# Of features in several chunks: their loop holds tiles of points beside the sums, and larger ones spill.
+WIDE_TILES = {
+    32: (Tile(64, 64, 4), Tile(128, 32, 4), Tile(128, 64, 8)),
+    64: (Tile(64, 32, 4), Tile(128, 32, 8), Tile(128, 64, 8)),
+    128: (Tile(64, 32, 4), Tile(32, 64, 4), Tile(64, 64, 8)),
+    256: (Tile(32, 32, 4), Tile(64, 32, 8)),
 }
+# Of distances by differences, and of many leaves, whose values are held at once.
+SMALL_TILES = {
+    64: (Tile(64, 32, 4), Tile(64, 64, 4), Tile(64, 64, 8)),
+    256: (Tile(32, 32, 4), Tile(64, 32, 8)),
+}
+FEW_LEAVES = 2
 GRADIENT_TILES = (Tile(64, 32, 4), Tile(64, 64, 8), Tile(32, 32, 4))
 
 
-def product_tiles(columns: int, exact: bool) -> Sequence[Tile]:
+def product_tiles(form: Form, columns: int, exact: bool) -> Sequence[Tile]:
     """Candidates for so many right-hand sides, with distances by differences or by expansion."""
     if INTERPRETED:
         return (INTERPRETER_TILE,)
-    tiles = DIFFERENCE_TILES if exact else EXPANSION_TILES
+    wide = any(leaf.expanded and leaf.width > leaf.chunk for leaf in form.leaves)
+    small = exact or len(form.leaves) > FEW_LEAVES
+    tiles = SMALL_TILES if small else WIDE_TILES if wide else EXPANSION_TILES
     return next(some for most, some in tiles.items() if columns <= most)
 
 
@@ -120,6 +132,7 @@ def launch_time(launch: Callable[[], Any]) -> float:
         return float("inf")
 
 
-def tile_key(device: torch.device, *parts: object) -> str:
-    """All that the time of a launch depends on, as text."""
-    return repr((torch.cuda.get_device_name(device), triton.__version__, *parts))
+def tile_key(device: torch.device, rows: range, columns: range, *parts: object) -> str:
+    """All that the time of a launch depends on, as text; sizes by their powers of two, for rows may grow."""
+    sizes = (len(rows).bit_length(), len(columns).bit_length())
+    return repr((torch.cuda.get_device_name(device), triton.__version__, *sizes, *parts))

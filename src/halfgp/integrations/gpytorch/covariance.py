@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from linear_operator.functions._matmul import Matmul
-from linear_operator.operators import DiagLinearOperator, LinearOperator
+from linear_operator.operators import DenseLinearOperator, DiagLinearOperator, LinearOperator
 from torch import Tensor
 
 from halfgp.integrations.gpytorch.kept_pattern import KeptPattern
@@ -193,7 +193,11 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
         return self._like(self.x1, self.x2, values, kernel.detached())
 
     def _mul_matrix(self, other: Any) -> Any:
-        return self._joined(other, lambda a, b: a * b) if self._joins(other) else super()._mul_matrix(other)
+        """With any other matrix by dense entries: of operators roots of low rank would be multiplied."""
+        other = other.evaluate_kernel()
+        if self._joins(other):
+            return self._joined(other, lambda a, b: a * b)
+        return DenseLinearOperator(self.to_dense() * other.to_dense())
 
     def _joins(self, other: Any) -> bool:
         return (

@@ -13,6 +13,7 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import AdditiveKernel, Kernel, LinearKernel, ProductKernel, ScaleKernel
 from gpytorch.lazy import LazyEvaluatedKernelTensor
 from linear_operator import settings, to_linear_operator
+from linear_operator.operators import LinearOperator
 from torch import Tensor
 
 from halfgp.errors import BackendWarning
@@ -29,6 +30,7 @@ PLACES: tuple[Place, ...] = (
     (Kernel, "prediction_strategy"),
     (LinearKernel, "prediction_strategy"),
     (LazyEvaluatedKernelTensor, "evaluate_kernel"),
+    (LinearOperator, "_mul_matrix"),
     (MultivariateNormal, "log_prob"),
 )
 _FOUND: dict[Place, Any] = {}  # what was there before the first `enable` that holds
@@ -58,10 +60,7 @@ class enable:
         self._precision = precision
         self._told: set[type] = set()
         self._known: set[Any] = set()
-        if not _ENABLED:
-            _FOUND.update((place, place[0].__dict__[place[1]]) for place in PLACES)
-        _ENABLED.append(self)
-        self._install()
+        self._hold()
 
     def disable(self) -> None:
         """Put back what was there: that of another `enable` that still holds, or all as it was found."""
@@ -76,12 +75,20 @@ class enable:
             setattr(*place, method)
 
     def __enter__(self) -> enable:
+        if self not in _ENABLED:  # a block of it has ended before, and this is another
+            self._hold()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.disable()
+
+    def _hold(self) -> None:
+        if not _ENABLED:
+            _FOUND.update((place, place[0].__dict__[place[1]]) for place in PLACES)
+        _ENABLED.append(self)
+        self._install()
 
     def _install(self) -> None:
         leaves: dict[Place, Callable[..., Any]] = {
@@ -93,6 +100,7 @@ class enable:
             (Kernel, "prediction_strategy"): _predictions,
             (LinearKernel, "prediction_strategy"): _predictions,
             (LazyEvaluatedKernelTensor, "evaluate_kernel"): self._evaluated(),
+            (LinearOperator, "_mul_matrix"): _entrywise(_FOUND[LinearOperator, "_mul_matrix"]),
             (MultivariateNormal, "log_prob"): self._log_prob(),
         }
         for place, made in replacements.items():
@@ -175,6 +183,18 @@ class enable:
             return matrix
 
         return evaluate_kernel
+
+
+def _entrywise(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Products, entry by entry, in which one matrix is ours: lazy ones, and those of others, ask nobody."""
+
+    def mul_matrix(one: LinearOperator, other: LinearOperator) -> Any:
+        one, other = one.evaluate_kernel(), other.evaluate_kernel()
+        if isinstance(one, KernelCovariance):
+            return one._mul_matrix(other)
+        return other._mul_matrix(one) if isinstance(other, KernelCovariance) else own(one, other)
+
+    return mul_matrix
 
 
 def _has_our_distance(kernel: type[Kernel]) -> bool:
