@@ -13,8 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from contracts import rank_programs as programs
+from contracts.job import job
 
 from halfgp.archive import load_model
+from halfgp.distributed import membership
+from halfgp.errors import RankError
 
 pq = pytest.importorskip("pyarrow.parquet")
 STEPS = 10
@@ -44,17 +47,17 @@ def children(pid: int) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found in /proc")
 def test_a_rank_that_is_killed_is_started_again_and_the_fit_goes_on(tmp_path: Path) -> None:
     data, output = table(tmp_path / "data.parquet"), tmp_path / "model.safetensors"
-    job = start(data, output, "--max-restarts", "1")
+    started = start(data, output, "--max-restarts", "1")
     kept = tmp_path / "model.safetensors.checkpoint"
     until = time.monotonic() + 120.0
     while not kept.exists():  # in the middle of the steps on all rows, or before
         assert time.monotonic() < until
-        assert job.poll() is None, job.communicate()[1]
+        assert started.poll() is None, started.communicate()[1]
         time.sleep(0.01)
-    victims = children(job.pid)
+    victims = children(started.pid)
     os.kill(victims[-1], signal.SIGKILL)
-    printed, said = job.communicate(timeout=120)
-    assert job.returncode == 0, said
+    printed, said = started.communicate(timeout=120)
+    assert started.returncode == 0, said
     assert "has lost another" in said or "was told to end" in said
     assert "Resuming" not in printed
     told = json.loads(printed)  # one document: of the first rank alone
@@ -67,19 +70,22 @@ def test_a_rank_that_is_killed_is_started_again_and_the_fit_goes_on(tmp_path: Pa
 
 
 def test_other_arguments_on_a_rank_are_refused_by_all(tmp_path: Path) -> None:
-    """Each rank is told another target by its own number."""
-    data = table(tmp_path / "data.parquet")
-    script = tmp_path / "rank.py"
-    script.write_text(
-        "import os, sys\n"
-        "from halfgp.cli import main\n"
-        f"column = 'ya'[int(os.environ['RANK'])]\n"
-        f"sys.argv = ['halfgp', 'fit', {str(data)!r}, '--target', column, '-o', {str(tmp_path / 'm')!r}]\n"
-        "main()\n"
-    )
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
-    assert done.returncode != 0
-    assert done.stderr.count("All ranks must have the same command") == 2
-    assert not (tmp_path / "m").exists()
+    data, output = table(tmp_path / "data.parquet"), tmp_path / "m"
+    arguments = [["fit", str(data), "--target", column, "-o", str(output)] for column in "ya"]
+    with job(2, joined=False) as ranks:
+        codes = ranks.run_each(programs.commanded, [(own, str(tmp_path)) for own in arguments])
+    assert 0 not in codes
+    for rank in range(2):
+        said = (tmp_path / f"said by {rank}").read_text()
+        assert said.count("All ranks must have the same command") == 1
+    assert not output.exists()
+
+
+def test_who_never_starts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the first rank, which waits for it where they meet."""
+    about = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    for name, value in about.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(membership, "ARRIVAL", 0.2)
+    with pytest.raises(RankError, match="Rank 0 of 2 waited for the others at"):
+        membership._meet("gloo")
