@@ -13,7 +13,16 @@ from typing import Any
 
 # A server that has imported what is slow to import: processes are forked from it in no time.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch", "halfgp.model", "halfgp.estimator", "contracts.rank_programs"])
+_FORKS.set_forkserver_preload(
+    [
+        "pytest",
+        "scipy.optimize",
+        "pyarrow.parquet",
+        "halfgp.estimator",
+        "halfgp.backends.cpu",
+        "halfgp.cli.fit",
+    ]
+)
 PATIENCE = 120.0  # seconds for one program
 
 

@@ -190,9 +190,10 @@ def work_of(n: int) -> dict[str, int]:
 
 
 def commanded(arguments: list[str], directory: str) -> int:
-    """What `halfgp` with these arguments, as this rank says it, exits with; what it says is in a file."""
-    said = os.open(Path(directory) / f"said by {os.environ['RANK']}", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    os.dup2(said, 2)
+    """What `halfgp` with these arguments exits with on this rank; what it says and prints is in files."""
+    for stream, name in ((1, "printed"), (2, "said")):
+        path = Path(directory) / f"{name} by {os.environ['RANK']}"
+        os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND), stream)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["halfgp", *arguments])
         with pytest.raises(SystemExit) as ended:
