@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 import warnings
 import weakref
@@ -22,7 +23,7 @@ from halfgp.cli.models import read_training
 from halfgp.delimited import Dialect
 from halfgp.distributed import Ranks, alone, heartbeat, ranks_here
 from halfgp.distributed.ranks import leave
-from halfgp.errors import HalfGPError, RankError
+from halfgp.errors import FileError, HalfGPError, RankError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.neighbours import LocalPosterior
 from halfgp.operators import Operator, ShardedKernel
@@ -310,6 +311,17 @@ def fails_on_one(n: int, silence: float, directory: str) -> None:
     try:
         fitted(n, {}, callbacks=(watch,))
     except ZeroDivisionError:
+        os._exit(1)
+
+
+def meets_a_full_disk(n: int, silence: float, directory: str) -> None:
+    """The first rank does, with its checkpoint."""
+    ranks = heard_by(silence, directory)
+    if ranks.is_first:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+    try:
+        fitted(n, {"checkpoint": str(Path(directory) / "kept")})
+    except FileError:
         os._exit(1)
 
 

@@ -101,13 +101,21 @@ def test_a_rank_that_is_not_there_when_a_fit_begins_is_missed(tmp_path: Path) ->
         ranks.processes[1].kill()
 
 
-def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "failing", "why"),
+    [(programs.fails_on_one, 1, "ZeroDivisionError"), (programs.meets_a_full_disk, 0, "cannot be written")],
+)
+def test_a_rank_that_fails_ends_the_others_and_says_why(
+    tmp_path: Path, program: Callable[..., None], failing: int, why: str
+) -> None:
     with job(2) as ranks:
-        ranks.start(programs.fails_on_one, N, SILENCE, str(tmp_path))
-        ranks.processes[0].join(60.0)
-        assert ranks.processes[0].exitcode == heartbeat.LOST
-        assert "rank 1 on" in (said := (tmp_path / "said by 0").read_text())
-        assert "ZeroDivisionError" in said
+        ranks.start(program, N, SILENCE, str(tmp_path))
+        other = 1 - failing
+        ranks.processes[other].join(60.0)
+        assert ranks.processes[other].exitcode == heartbeat.LOST
+        assert f"rank {failing} on" in (said := (tmp_path / f"said by {other}").read_text())
+        assert why in said
+    assert not (tmp_path / "kept").exists()
 
 
 def test_who_is_busy_is_done_or_comes_late_is_not_missed() -> None:
