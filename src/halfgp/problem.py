@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -83,6 +83,15 @@ class Problem:
     def gathered(self, v: Tensor, count: int) -> Tensor:
         """All of so many rows from those that were done here, its part of them."""
         return v if self.ranks is None else self.ranks.gathered(v, count)
+
+    def in_runs(self, order: Tensor, work: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """What work finds of things (m,), by their numbers, of which each rank does one run of an order.
+
+        Rows that are near one another have most neighbours in common: along a curve, a run costs its share.
+        """
+        places = torch.argsort(order)
+        mine = work(order[self.part.of(len(order))])
+        return tuple(self.gathered(found, len(order))[places] for found in mine)
 
     def of_first(self, values: Tensor) -> Tensor:
         """As the first rank has them, where every one decided alike but for rounding."""

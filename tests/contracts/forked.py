@@ -16,7 +16,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["halfgp.cli.fit", "halfgp.estimator", "halfgp.operators.sharded"])
+SERVER.set_forkserver_preload(
+    [
+        "pytest",
+        "scipy.optimize",
+        "pyarrow.parquet",
+        "halfgp.estimator",
+        "halfgp.backends.cpu",
+        "halfgp.cli.fit",
+        "halfgp.operators.sharded",
+    ]
+)
 
 
 class Program:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +16,19 @@ PATIENCE = 120.0  # seconds for one program
 
 
 class Job:
-    """So many ranks, one thread each; `run` has all of them run a program and returns what each one found."""
+    """So many ranks, one thread each; `run` has all of them run a program and returns what each one found.
 
-    def __init__(self, count: int) -> None:
+    Args:
+        count: how many.
+        joined: whether they are in a group; if not, they are told of each other as `torchrun` does it, by
+            variables, and join one by themselves.
+    """
+
+    def __init__(self, count: int, joined: bool = True) -> None:
         pipes = [SERVER.Pipe() for _ in range(count)]
         self._pipes = [mine for mine, _ in pipes]
         self.processes = [
-            SERVER.Process(target=_serve, args=(rank, count, theirs), daemon=True)
+            SERVER.Process(target=_serve, args=(rank, count, joined, theirs), daemon=True)
             for rank, (_, theirs) in enumerate(pipes)
         ]
         for process, (_, theirs) in zip(self.processes, pipes, strict=True):
@@ -73,25 +80,33 @@ class Job:
 
 
 @contextmanager
-def job(count: int) -> Iterator[Job]:
-    ranks = Job(count)
+def job(count: int, joined: bool = True) -> Iterator[Job]:
+    ranks = Job(count, joined)
     try:
         yield ranks
     finally:
         ranks.end()
 
 
-def _serve(rank: int, count: int, pipe: Connection) -> None:
+def _serve(rank: int, count: int, joined: bool, pipe: Connection) -> None:
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     if rank == 0:
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        pipe.send(store.port)
+        port = store.port
+        pipe.send(port)
     else:
-        store = dist.TCPStore("127.0.0.1", pipe.recv(), is_master=False)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+        port = pipe.recv()
+        store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    if joined:
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=count)
+    else:
+        about = {"RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        # The store is there already, as that of `torchrun` is.
+        os.environ.update({name: str(value) for name, value in about.items()})
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     for _ in itertools.count():
         try:
             program, arguments = pickle.loads(pipe.recv_bytes())

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 import warnings
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from contracts.textbook import points, targets
 from torch import Tensor
 
 from halfgp import ExactGP, GPRegressor, Matern, White, cg, lanczos, log_determinant
+from halfgp.cli import main
 from halfgp.cli.models import read_training
 from halfgp.delimited import Dialect
-from halfgp.distributed import Ranks, Traffic, alone, heartbeat, ranks_here
+from halfgp.distributed import Ranks, alone, heartbeat, ranks_here
 from halfgp.distributed.ranks import leave
-from halfgp.errors import HalfGPError, RankError
+from halfgp.errors import FileError, HalfGPError, RankError
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.neighbours import LocalPosterior
 from halfgp.operators import Operator, ShardedKernel
+from halfgp.prediction.equations import Equations
+from halfgp.prediction.variances import Variances
 from halfgp.problem import Problem
 from halfgp.selftest.checks import random
-from halfgp.training import Step
+from halfgp.training import Step, judgement
 
 KERNEL = 1.5 * Matern(1.5, [0.4, 0.7]) + White(0.02)
 
@@ -141,7 +148,6 @@ def fitted(n: int, options: dict[str, Any], seed: int = 0, callbacks: Any = ()) 
     """A fit, in whatever process group there is, and what it answers."""
     gp = ExactGP(**{**FIT, **options}).fit(*data(n, seed), callbacks=callbacks)
     told = gp.predict(points(30, 2, seed=9), return_std=True)
-    ranks = ranks_here()
     return {
         "theta": torch.from_numpy(gp.theta),
         "mean": torch.from_numpy(told.mean),
@@ -149,7 +155,7 @@ def fitted(n: int, options: dict[str, Any], seed: int = 0, callbacks: Any = ()) 
         "weights": gp.posterior.weights,
         "report": gp.report,
         "history": [step.loss for step in gp.history],
-        "rank": 0 if ranks is None else ranks.index,
+        "traffic": gp.traffic,
     }
 
 
@@ -158,13 +164,50 @@ def regression(n: int) -> Any:
     return GPRegressor().set_params(**FIT).fit(x, y).predict(x[:20], return_std=True)
 
 
-def traffic(n: int) -> Traffic | None:
-    """Of a fit."""
-    return ExactGP(**FIT).fit(*data(n)).traffic
+def work_of(n: int) -> dict[str, int]:
+    """Rows that this rank predicts from others, in one judgement and for the share of local variances."""
+    done: Counter[str] = Counter()
+
+    def counting(name: str, method: Any) -> Any:
+        def counted(self: object, rows: Tensor) -> Any:
+            done[name] += len(rows)
+            return method(self, rows)
+
+        return counted
+
+    of = problem(n, here())
+    start = Hyperparameters(KERNEL, None, None)
+    equations = Equations(of, start, "products", None)
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in (
+            (judgement._Conditioned, "rows"),
+            (LocalPosterior, "leave_one_out"),
+            (LocalPosterior, "given_many"),
+        ):
+            patch.setattr(owner, name, counting(name, getattr(owner, name)))
+        judgement.judge(start, of, 0)
+        assert 0.0 < Variances(equations, None).share <= 1.0
+    return dict(done)
 
 
-def refused(n: int, options: dict[str, Any], seed: int, hole: str = "") -> str:
-    """What a fit says of its arguments, with NaN in one row of what is named."""
+def commanded(arguments: list[str], directory: str) -> int:
+    """What `halfgp` with these arguments exits with on this rank; what it says and prints is in files."""
+    for stream, name in ((1, "printed"), (2, "said")):
+        path = Path(directory) / f"{name} by {os.environ['RANK']}"
+        os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND), stream)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["halfgp", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return int(ended.value.code or 0)
+
+
+def refused(n: int, options: dict[str, Any], seed: int, hole: str = "", version: str = "") -> str:
+    """What a fit says of its arguments, with NaN in one row of what is named, or by a library that is old."""
+    if version:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(version, "0.0.1")
+            return refused(n, options, seed, hole)
     rows = dict(zip("Xy", data(n, seed), strict=True))
     if hole:
         rows[hole][n // 2] = torch.nan
@@ -193,11 +236,11 @@ def used_between(n: int) -> list[Tensor]:
         dist.all_reduce(number)
         return number
 
-    found = [own(), fitted(n, {})["mean"], own(), fitted(n, {})["mean"], own()]
+    found = [own(), fitted(n, {})["weights"], own(), fitted(n, {})["weights"], own()]
     group = weakref.ref(here()._group)
     leave()
     assert group() is None  # and so its threads are over: they must be before the interpreter is
-    return [*found, fitted(n, {})["mean"]]  # in a new one
+    return [*found, fitted(n, {})["weights"]]  # in a new one
 
 
 def held_once(n: int) -> bool:
@@ -268,6 +311,17 @@ def fails_on_one(n: int, silence: float, directory: str) -> None:
     try:
         fitted(n, {}, callbacks=(watch,))
     except ZeroDivisionError:
+        os._exit(1)
+
+
+def meets_a_full_disk(n: int, silence: float, directory: str) -> None:
+    """The first rank does, with its checkpoint."""
+    ranks = heard_by(silence, directory)
+    if ranks.is_first:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+    try:
+        fitted(n, {"checkpoint": str(Path(directory) / "kept")})
+    except FileError:
         os._exit(1)
 
 

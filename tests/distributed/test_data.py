@@ -32,8 +32,8 @@ def rows(n: int, feature: str = "a") -> dict[str, list[float]]:
 
 
 def test_a_folder_is_read_by_parts(ranks: Job, tmp_path: Path) -> None:
-    """Of seven rows in files of different sizes, one with none."""
-    path = folder(tmp_path / "rows", rows(5), rows(0), rows(2))
+    """Of seven rows in files of different sizes, two with none, whose columns have no type."""
+    path = folder(tmp_path / "rows", rows(0), rows(5), rows(0), rows(2))
     names, x, y = programs.read(path)
     assert len(y) == 7
     for found in ranks.run(programs.read, path):
@@ -49,6 +49,24 @@ def test_other_columns_in_the_file_of_one_rank(ranks: Job, tmp_path: Path) -> No
         "RankError: Rank 1 of 2 could not go on, and so none can. InputError: All files of"
     )
     assert second.startswith("InputError: All files of")
+
+
+def test_a_file_of_nothing_is_named_by_all(ranks: Job, tmp_path: Path) -> None:
+    """As a writer leaves it that has met a full disk."""
+    path = Path(folder(tmp_path / "rows", rows(5)))
+    (path / "1.parquet").touch()
+    for said in ranks.run(programs.read, str(path)):
+        assert said.startswith("InputError: `path` must name a readable .parquet file")
+        assert "1.parquet is not: Parquet file size is 0 bytes" in said
+
+
+def test_folders_without_rows(ranks: Job, tmp_path: Path) -> None:
+    path = Path(folder(tmp_path / "rows"))
+    empty = pyarrow.table({name: pyarrow.array([], pyarrow.float64()) for name in ("a", "y")})
+    for k in range(2):
+        pq.write_table(empty, path / f"{k}.parquet")
+    for said in ranks.run(programs.read, str(path)):
+        assert said.startswith("InputError: `path` must name a file with rows")
 
 
 def test_disks_with_other_files(ranks: Job, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from halfgp.distributed import heartbeat
 
-N = 151
+N = 61
 SILENCE = 2.0  # seconds here: the default would make for a slow test
-OPTIONS: dict[str, Any] = {"training__steps": 4}
+OPTIONS: dict[str, Any] = {"training__steps": 3}
 
 
 def lost(ranks: Job, hit: Callable[[int], None], tmp_path: Path, victim: int) -> tuple[list[str], float]:
@@ -51,9 +51,12 @@ def never_hit() -> dict[str, Tensor]:
     return {name: found[name] for name in ("theta", "mean")}
 
 
-@pytest.mark.parametrize("victim", [0, 2])  # the first holds the store
-def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(tmp_path: Path, victim: int) -> None:
-    with job(3) as ranks:
+@pytest.mark.parametrize(("count", "victim", "then"), [(2, 0, 1), (3, 2, 2)])  # the first holds the store
+def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(
+    tmp_path: Path, count: int, victim: int, then: int
+) -> None:
+    """Of another number of ranks."""
+    with job(count) as ranks:
         words, _ = lost(ranks, lambda pid: os.kill(pid, signal.SIGKILL), tmp_path, victim)
         for said in words:
             # By the connection that was closed, by the heart that beats no more, or by who noticed first.
@@ -61,19 +64,21 @@ def test_a_rank_that_is_killed_ends_the_others_and_a_new_job_goes_on(tmp_path: P
                 word in said for word in ("has lost another", f"rank {victim} on", "failed: RankError")
             )
             assert "`checkpoint`" in said
-    with job(2) as ranks:
+    with job(then) as ranks:
         found = ranks.run(programs.fitted, N, {**OPTIONS, "checkpoint": str(tmp_path / "kept")})[0]
     for name, wanted in never_hit().items():
         assert float((found[name] - wanted).abs().max()) <= 1e-4
 
 
-def test_a_rank_that_stalls_ends_the_others(tmp_path: Path) -> None:
+# The first holds the store, which then answers nobody.
+@pytest.mark.parametrize(("victim", "missed"), [(0, "the store of the job"), (1, "rank 1 on")])
+def test_a_rank_that_stalls_ends_the_others(tmp_path: Path, victim: int, missed: str) -> None:
     with job(2) as ranks:
-        (said,), seconds = lost(ranks, lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path, victim=1)
-        assert f"has not been heard of for {SILENCE:.0f} s" in said
-        assert "rank 1 on" in said
+        (said,), seconds = lost(ranks, lambda pid: os.kill(pid, signal.SIGSTOP), tmp_path, victim)
+        ranks.processes[victim].kill()  # for a process that is stopped ends by nothing else
+        assert missed in said
+        assert f"for {SILENCE:.0f} s" in said
         assert seconds >= SILENCE * 7 / 8  # its last sign was an eighth of a silence before at most
-        ranks.processes[1].kill()  # for a process that is stopped ends by nothing else
 
 
 def test_a_minute_is_enough_to_notice_who_stalls() -> None:
@@ -96,22 +101,26 @@ def test_a_rank_that_is_not_there_when_a_fit_begins_is_missed(tmp_path: Path) ->
         ranks.processes[1].kill()
 
 
-def test_a_rank_that_fails_ends_the_others_and_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "failing", "why"),
+    [(programs.fails_on_one, 1, "ZeroDivisionError"), (programs.meets_a_full_disk, 0, "cannot be written")],
+)
+def test_a_rank_that_fails_ends_the_others_and_says_why(
+    tmp_path: Path, program: Callable[..., None], failing: int, why: str
+) -> None:
     with job(2) as ranks:
-        ranks.start(programs.fails_on_one, N, SILENCE, str(tmp_path))
-        ranks.processes[0].join(60.0)
-        assert ranks.processes[0].exitcode == heartbeat.LOST
-        assert "rank 1 on" in (said := (tmp_path / "said by 0").read_text())
-        assert "ZeroDivisionError" in said
+        ranks.start(program, N, SILENCE, str(tmp_path))
+        other = 1 - failing
+        ranks.processes[other].join(60.0)
+        assert ranks.processes[other].exitcode == heartbeat.LOST
+        assert f"rank {failing} on" in (said := (tmp_path / f"said by {other}").read_text())
+        assert why in said
+    assert not (tmp_path / "kept").exists()
 
 
-def test_a_long_product_is_no_silence() -> None:
-    """Nobody is met for several silences, and each is heard all the while."""
+def test_who_is_busy_is_done_or_comes_late_is_not_missed() -> None:
+    """Nobody is met for several silences, and each is heard all the while, however long a product lasts."""
     with job(2) as ranks:
         assert ranks.run(programs.busy_for, 3 * 0.5, 0.5) == [True, True]
-
-
-def test_who_is_done_or_comes_late_is_not_missed() -> None:
-    with job(2) as ranks:
         assert torch.equal(*ranks.run(programs.late_by, 3 * 0.5, 0.5))
         assert torch.equal(*ranks.run(programs.comes_late, 3 * 0.5, 0.5))

@@ -172,6 +172,7 @@ class CpuMatrix:
         self._program = self._kernel.program()
         self._single = precision.vectors is SINGLE
         self._vanishing = truncation.vanishing(precision)
+        self._asked: tuple[Tensor, _cpu.Points] | None = None  # columns of the last block, packed
         self._describe()
         self._matrix = self._bind(*self._sides) if x2 is not None else self._bind(self._sides[0], None)
         self._diagonal = self._kernel.diagonal(x1.double()) if x2 is None else torch.empty(0).double()
@@ -332,7 +333,13 @@ class CpuMatrix:
         """The points of one side, or some of them, on the same plans."""
         if indices is None:
             return self._sides[side]
-        return self._pack(self._scaled(side, indices), len(indices))
+        # A rank asks for row after row of a preconditioner, always in the columns that are its own.
+        if side == -1 and self._asked is not None and torch.equal(self._asked[0], indices):
+            return self._asked[1]
+        packed = self._pack(self._scaled(side, indices), len(indices))
+        if side == -1:
+            self._asked = indices, packed
+        return packed
 
     def _scaled(self, side: int, indices: Tensor | None) -> list[Tensor]:
         """Scaled features (n, f) of one side, or of some of its points, by leaf, float64 and contiguous."""

@@ -7,6 +7,8 @@ import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import numpy
+import scipy
 import torch
 
 from halfgp.backends import is_available
@@ -65,10 +67,15 @@ def together(ranks: Ranks | None) -> Iterator[None]:
 
 
 def environment() -> dict[str, str]:
-    """All that decides how a rank rounds: what each computes for itself must come out the same."""
+    """All that decides how a rank rounds: what each computes for itself must come out the same.
+
+    SciPy among it: every rank climbs by its L-BFGS, and all have to evaluate as often.
+    """
     found = {
         "version of halfgp": __version__,
         "version of torch": torch.__version__,
+        "version of NumPy": numpy.__version__,
+        "version of SciPy": scipy.__version__,
         "architecture": platform.machine(),
         "instructions of torch": torch.backends.cpu.get_cpu_capability(),
         "number of threads": str(torch.get_num_threads()),

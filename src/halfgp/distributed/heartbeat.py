@@ -1,6 +1,7 @@
 """Who is still there: a side thread of every rank tells the others, and ends a job that has lost one.
 
-It talks to the group's store, and not in meetings: a rank is heard while its product lasts, however long.
+It talks to the group's store, and not in meetings: a rank is heard while its product lasts, however long. Who
+asks a store whose host stalls may wait for an answer for ever: a second thread looks at the clock alone.
 """
 
 from __future__ import annotations
@@ -47,13 +48,20 @@ class Heartbeat:
 
     def __init__(self, ranks: Ranks | None) -> None:
         self._ranks = None if Heartbeat._beats else ranks
-        self._over = threading.Event()
+        self._over, self._left = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="halfgp heartbeat", daemon=True)
+        self._guard = threading.Thread(target=self._require_store, name="halfgp store", daemon=True)
 
     def __enter__(self) -> Heartbeat:
         if self._ranks is not None:
             self._store, self._fit = _own_store(), next(_fits)
-            self._tell("0")
+            self._reached, self._refused = time.monotonic(), ""  # the store: when, and why not since
+            self._guard.start()
+            try:
+                self._tell("0")
+            except RuntimeError:
+                self._left.set()
+                raise
             Heartbeat._beats = True
             self._thread.start()
         return self
@@ -67,14 +75,17 @@ class Heartbeat:
         if self._ranks is None:
             return
         Heartbeat._beats = False
-        self._over.set()
-        self._thread.join()
         try:
+            self._over.set()
+            self._thread.join()
             self._tell(DONE if error is None else f"{FAILED}{type(error).__name__}: {error}")
             if error is not None and not isinstance(error, RankError):  # of which others know
                 self._await_listeners()
         except RuntimeError:  # the store is gone, and with it who could read
             return
+        finally:
+            self._left.set()
+            self._guard.join()
 
     def _await_listeners(self) -> None:
         """Until all others are over too, or have had the time to hear of it and to end."""
@@ -97,22 +108,29 @@ class Heartbeat:
     def _tell(self, sign: str) -> None:
         assert self._ranks is not None
         self._store.set(self._key(self._ranks.index), f"{socket.gethostname()} {sign}")
+        self._reached = time.monotonic()
+
+    def _require_store(self) -> None:
+        """End a rank whose store does not answer: a thread that asks it may wait for ever."""
+        while not self._left.wait(INTERVAL):
+            silence = time.monotonic() - self._reached
+            if silence > SILENCE:
+                refused = f" ({self._refused})" if self._refused else ""
+                said = f"the store of the job has not been reached for {silence:.0f} s{refused}"
+                self._end(f"{said}: its host died or stalls", heard=False)
 
     def _watch(self) -> None:
         others = self._others
         signs = dict.fromkeys(others, "")
         heard = dict.fromkeys(others, time.monotonic())
-        reached = time.monotonic()  # the store
         for beat in itertools.count(1):
             if self._over.wait(INTERVAL):
                 return
             try:
                 self._tell(str(beat))
                 now = {rank: self._sign(rank) for rank in others}
-                reached = time.monotonic()
             except RuntimeError as error:
-                if time.monotonic() - reached > SILENCE:
-                    self._end(f"the store of the job cannot be reached any more ({error}): its host died")
+                self._refused = str(error)
                 continue
             for rank, sign in now.items():
                 if sign != signs[rank]:
@@ -122,7 +140,9 @@ class Heartbeat:
     def _sign(self, rank: int) -> str:
         """The last one of a rank, or none before its first."""
         key = self._key(rank)
-        return str(self._store.get(key).decode()) if self._store.check([key]) else ""
+        sign = str(self._store.get(key).decode()) if self._store.check([key]) else ""
+        self._reached = time.monotonic()
+        return sign
 
     def _judge(self, rank: int, sign: str, silence: float) -> None:
         host, _, said = sign.partition(" ")
@@ -138,14 +158,16 @@ class Heartbeat:
                 " stalls"
             )
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, heard: bool = True) -> None:
+        """Leave with a message, and a sign for others where the store can be told."""
         assert self._ranks is not None
         what = f"Error: rank {self._ranks.index} of {self._ranks.count} ends the fit: {why}."
         remedy = " Start the job again with the same `checkpoint`: it goes on where it was."
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{what}{remedy}\n".encode())
-        with contextlib.suppress(RuntimeError):  # the store may be what is lost
-            self._tell(ENDED)
-            time.sleep(10 * POLL)  # for who has failed to say so itself, before a launcher ends it for this
+        if heard:
+            with contextlib.suppress(RuntimeError):  # the store may be lost with who was
+                self._tell(ENDED)
+                time.sleep(10 * POLL)  # for who failed to say so itself, before a launcher ends it for this
         os._exit(LOST)
 
 

@@ -8,14 +8,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from halfgp.distributed.heartbeat import Heartbeat
-from halfgp.distributed.ranks import PATIENCE, Ranks, leave, ranks_here
+from halfgp.distributed.heartbeat import ARRIVAL, Heartbeat
+from halfgp.distributed.ranks import Ranks, leave, ranks_here
+from halfgp.errors import RankError
 from halfgp.launcher import is_launched
 
 ENDED = 128 + signal.SIGTERM
@@ -34,17 +36,33 @@ def joined() -> Iterator[Ranks | None]:
     gpus = torch.cuda.is_available()
     if gpus:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
-    # A launcher may keep its store when it starts ranks again, with the addresses of those that are gone.
-    fresh = PrefixStore(f"halfgp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-    dist.init_process_group(
-        "nccl" if gpus else "gloo", store=fresh, rank=rank, world_size=count, timeout=PATIENCE
-    )
+    _meet("nccl" if gpus else "gloo")
     ranks = ranks_here()
     with Heartbeat(ranks):
         yield ranks
     leave()
     dist.destroy_process_group()
+
+
+def _meet(backend: str) -> None:
+    """Join the group as soon as all others do, who are waited for as long as for a fit.
+
+    Raises:
+        RankError: some did not come.
+    """
+    patience = timedelta(seconds=ARRIVAL)
+    try:
+        store, rank, count = next(rendezvous("env://", timeout=patience))
+        # A launcher may keep its store when it starts ranks again, with the addresses of those that are gone.
+        fresh = PrefixStore(f"halfgp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        dist.init_process_group(backend, store=fresh, rank=rank, world_size=count, timeout=patience)
+    except RuntimeError as error:  # what stores and backends say of who is not there
+        mine, of, host = (os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
+        raise RankError(
+            f"Rank {mine} of {of} waited for the others at {host} for up to {ARRIVAL:.0f} s, and not all"
+            " came: one died at its start, or never started, and its own output or the launcher's says why."
+            f" ({' '.join(str(error).split()):.200})"
+        ) from error
 
 
 def _say_who_ends_it() -> None:

@@ -157,7 +157,7 @@ class ExactGP:
         start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
         if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
             check_names(priors, start.named_parameters())
-        checkpoint = self._checkpoint_of(path, problem, start)
+        checkpoint = self._checkpoint_of(path, problem, start, ranks)
         with torch_threads(settings.threads):
             trained = train(
                 start,
@@ -459,15 +459,15 @@ class ExactGP:
         )
 
     def _checkpoint_of(
-        self, path: Path | None, problem: Problem, start: Hyperparameters
+        self, path: Path | None, problem: Problem, start: Hyperparameters, ranks: Ranks | None
     ) -> Checkpoint | None:
         if path is None:
             return None
-        if (problem.ranks is None or problem.ranks.is_first) and not path.parent.is_dir():
+        if (ranks is None or ranks.is_first) and not path.parent.is_dir():
             raise FileError(
                 f"`checkpoint` needs the directory `{path.parent}`, which is not there. Create it."
             )
-        return Checkpoint.of(path, problem, start, training_of(self.settings), self.settings.priors)
+        return Checkpoint.of(path, problem, start, training_of(self.settings), self.settings.priors, ranks)
 
 
 def _checkpoint_path(settings: Settings, group: int) -> Path | None:

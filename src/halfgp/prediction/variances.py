@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from halfgp.nearest import along_a_curve, metric
 from halfgp.neighbours import NONE, LocalPosterior, Shrinkage
 from halfgp.precision import DOUBLE, SINGLE
 from halfgp.prediction.equations import Equations
@@ -91,9 +92,9 @@ class Variances(Lazy):
         factor, noise = self.equations.factor, self.noise(rows)
         if factor is not None:
             return LeftOut(rows, 1.0 / factor.inverse_diagonal(rows), noise)
-        problem, count = self.equations.problem, len(rows)
-        mine = self.local.leave_one_out(rows[problem.part.of(count)])
-        near, variances = (problem.gathered(found, count) for found in mine)
+        problem, local = self.equations.problem, self.local
+        curve = along_a_curve(metric(self.equations.hyperparameters.kernel, problem.x[rows]))
+        near, variances = problem.in_runs(curve, lambda some: local.leave_one_out(rows[some]))
         return LeftOut(rows, variances, noise, near)
 
     @lazy
@@ -104,9 +105,11 @@ class Variances(Lazy):
         """
         if self.equations.factor is not None:
             return 1.0
-        rows = self.equations.problem.some_rows(SHARE_ROWS, 0)
+        problem = self.equations.problem
+        rows = problem.some_rows(SHARE_ROWS, 0)
         variances = self.left_out(rows).variances
-        return float((torch.minimum(self.local.given_many(rows), variances) / variances).mean())
+        many = problem.gathered(self.local.given_many(rows[problem.part.of(len(rows))]), len(rows))
+        return float((torch.minimum(many, variances) / variances).mean())
 
     def noise(self, rows: Tensor) -> Tensor:
         """Variances (m,) on the diagonal beside the kernel's."""

@@ -19,22 +19,22 @@ def read_parquet(path: Path, wish: Wish) -> tuple[Selection, Floats]:
     """The wanted columns (n, k), some rows at a time, so that no file is ever in memory twice.
 
     Of a file, or of all in a folder in the order of their names. Of a part of the rows only the groups are
-    decoded that have some of them.
+    decoded that have some of them. Files without rows are passed by: their columns often have no type.
     """
-    pyarrow_module("pyarrow")
-    parquet = pyarrow_module("pyarrow.parquet")
-    files = parquet_files(path)
-    counts = [parquet.read_metadata(file).num_rows for file in files]
-    first, last = (sum(counts) * (wish.part[0] + k) // wish.part[1] for k in (0, 1))
-    selection = _select(files[0], wish)
+    counts = {file: count for file, count in _row_counts(path).items() if count}
+    if not counts:
+        raise InputError(f"`path` must name a file with rows; {path} has columns and no row.")
+    first, last = (sum(counts.values()) * (wish.part[0] + k) // wish.part[1] for k in (0, 1))
+    model = next(iter(counts))
+    selection = _select(model, wish)
     values = np.empty((last - first, len(selection.positions)))
     begins = 0
-    for file, count in zip(files, counts, strict=True):
+    for file, count in counts.items():
         wanted = range(max(first - begins, 0), min(last - begins, count))
         if wanted and _select(file, wish) != selection:
             raise InputError(
                 f"All files of {path} must have the same columns, in the same order; those of {file.name} and"
-                f" {files[0].name} differ. Write them anew, or name the columns that are wanted."
+                f" {model.name} differ. Write them anew, or name the columns that are wanted."
             )
         at = begins + wanted.start - first
         begins += count
@@ -53,8 +53,26 @@ def parquet_files(path: Path) -> list[Path]:
 
 def count_rows(path: Path) -> int:
     """Of a file, or of all in a folder, without reading them."""
-    parquet = pyarrow_module("pyarrow.parquet")
-    return sum(int(parquet.read_metadata(file).num_rows) for file in parquet_files(path))
+    return sum(_row_counts(path).values())
+
+
+def _row_counts(path: Path) -> dict[Path, int]:
+    """Of every file, in their order.
+
+    Raises:
+        InputError: naming the first file that is none of .parquet: of a folder it may be one of thousands.
+    """
+    pyarrow_module("pyarrow")
+    parquet, counts = pyarrow_module("pyarrow.parquet"), {}
+    for file in parquet_files(path):
+        try:
+            counts[file] = int(parquet.read_metadata(file).num_rows)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"`path` must name a readable .parquet file; {file} is not: {error}. Check it, or write it"
+                " anew."
+            ) from error
+    return counts
 
 
 def _select(path: Path, wish: Wish) -> Selection:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfgp.distributed.ranks import Ranks
 from halfgp.distributed.stored import read_for_all
 from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
@@ -49,11 +50,13 @@ class Checkpoint:
         path: of the file; written atomically, by the first rank where there are several.
         fingerprint: of data, settings and version, and not of who holds which rows: vectors are of all rows.
         problem: the rows.
+        ranks: that fit them, also where each does all of it by itself; None for a process that is alone.
     """
 
     path: Path
     fingerprint: str
     problem: Problem
+    ranks: Ranks | None = None
 
     @classmethod
     def of(
@@ -63,6 +66,7 @@ class Checkpoint:
         start: Hyperparameters,
         settings: Training,
         priors: object,
+        ranks: Ranks | None = None,
     ) -> Checkpoint:
         """For a fit of that problem, with these settings."""
         tensors = [problem.x, problem.y, *([] if problem.fixed_noise is None else [problem.fixed_noise])]
@@ -74,7 +78,7 @@ class Checkpoint:
         names = list(start.named_parameters())
         backend = problem.backend if isinstance(problem.backend, str) else problem.backend.name
         about = [settings, start.kernel, problem.precision, priors, backend, names, __version__]
-        return cls(path, fingerprint(*tensors, *map(repr, about)), problem)
+        return cls(path, fingerprint(*tensors, *map(repr, about)), problem, ranks)
 
     def write(self, reached: Reached, earlier: list[Step]) -> None:
         """After every stage of pre-training, and after every step on all rows.
@@ -119,7 +123,7 @@ class Checkpoint:
             FileError: it is no checkpoint.
             InputError: it belongs to another fit, which is not done.
         """
-        stored = read_for_all(self.problem.ranks, self.path, "checkpoint")
+        stored = read_for_all(self.ranks, self.path, "checkpoint")
         if stored is None:
             return None
         if not self._wrote(stored):
@@ -158,13 +162,17 @@ class Checkpoint:
         )
         return replace(reached, state=state), earlier
 
-    def solves(self, hyperparameters: Hyperparameters, recipe: object) -> SolveCheckpoint:
+    def solves(self, hyperparameters: Hyperparameters, recipe: object) -> SolveCheckpoint | None:
         """Of the solves that follow the training, in a file beside this one.
+
+        Where every rank solves by itself the first one has it, and others none.
 
         Args:
             hyperparameters: where training ended.
             recipe: of the preconditioner.
         """
+        if self.problem.ranks is None and not self._writes:
+            return None
         values = [parameter.value for parameter in hyperparameters.named_parameters().values()]
         about = fingerprint(self.fingerprint, *values, repr(recipe))
         return SolveCheckpoint(solve_path(self.path), about, ranks=self.problem.ranks)
@@ -187,7 +195,7 @@ class Checkpoint:
 
     @property
     def _writes(self) -> bool:
-        return self.problem.ranks is None or self.problem.ranks.is_first
+        return self.ranks is None or self.ranks.is_first
 
     def _whole(self, v: Tensor) -> Tensor:
         """All rows of a vector of those held here: whoever reads it may hold others."""

@@ -63,8 +63,7 @@ def judge(hyperparameters: Hyperparameters, problem: Problem, seed: int) -> Judg
     count = min(LANDMARKS, problem.rows // 4)
     landmarks, rows = order[:count], order[count : count + ROWS]
     of = _Conditioned(hyperparameters, problem, landmarks)
-    mine = of.rows(rows[problem.part.of(len(rows))])
-    residuals, deviations = (problem.gathered(found, len(rows)) for found in mine)
+    residuals, deviations = problem.in_runs(along_a_curve(of.metric[rows]), lambda some: of.rows(rows[some]))
     squares = residuals.square()
     error = float((squares * deviations.square()[:, None]).mean().sqrt())
     excess = float(squares.mean())
@@ -83,7 +82,11 @@ def _factor(matrix: Tensor) -> Tensor:
 
 
 class _Conditioned:
-    """The process, given landmarks."""
+    """The process, given landmarks.
+
+    Attributes:
+        metric: coordinates (n, e) of all rows, in which distances are the kernel's.
+    """
 
     def __init__(self, hyperparameters: Hyperparameters, problem: Problem, landmarks: Tensor) -> None:
         self._hyperparameters, self._problem, self._landmarks = hyperparameters, problem, landmarks
@@ -91,7 +94,7 @@ class _Conditioned:
         with torch.no_grad():
             noise = hyperparameters.diagonal_noise(problem.fixed_noise)
             self._diagonal = hyperparameters.kernel.diagonal(problem.x) + noise
-        self._metric = metric(hyperparameters.kernel, problem.x)
+        self.metric = metric(hyperparameters.kernel, problem.x)
         self._backend = get_backend(problem.backend, problem.x.device)
         inner = self._covariances(landmarks)
         inner.diagonal().copy_(self._diagonal[landmarks])
@@ -108,13 +111,13 @@ class _Conditioned:
     def rows(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals over deviations (m, q), and deviations (m,), of rows given landmarks and neighbours.
 
-        So many at a time: of each, its neighbours and what landmarks explain of them. Rows that are near one
-        another come together, and have most neighbours in common.
+        So many at a time, in their order: of each, its neighbours and what landmarks explain of them.
         """
-        near, order = self._neighbours(rows), along_a_curve(self._metric[rows])
+        near = self._neighbours(rows)
         size = max(1, LOCAL_BYTES // (16 * (near.shape[1] + 1) * (len(self._landmarks) + 1)))
         residuals, deviations = self._centred[rows], self._diagonal[rows]  # of their shapes
-        for some in torch.split(order, size) if len(order) else ():
+        for start in range(0, len(rows), size):
+            some = slice(start, start + size)
             residuals[some], deviations[some] = self._some_rows(rows[some], near[some])
         return residuals, deviations
 
@@ -145,6 +148,6 @@ class _Conditioned:
         other[self._landmarks] = False
         numbers = other.nonzero()[:, 0]
         places = torch.cumsum(other, dim=0) - 1  # of the others, among themselves
-        search = NearestSearch.among_others(self._metric[numbers], places[rows])
+        search = NearestSearch.among_others(self.metric[numbers], places[rows])
         k = min(NEIGHBOURS, len(numbers) - 1)
         return numbers[self._backend.nearest(search, k, threads=self._problem.threads)]
