@@ -338,7 +338,7 @@ class CpuMatrix:
             return self._asked[1]
         packed = self._pack(self._scaled(side, indices), len(indices))
         if side == -1:
-            self._asked = indices, packed
+            self._asked = indices.clone(), packed  # which the caller may change in place
         return packed
 
     def _scaled(self, side: int, indices: Tensor | None) -> list[Tensor]:
