@@ -34,7 +34,7 @@ from halfgp.backends.triton.product import BLOCK_TILE, TRITON_TYPES, Terms
 from halfgp.backends.triton.product_kernel import block_kernel, product_kernel
 from halfgp.backends.triton.runs import ADDED, RUN
 from halfgp.backends.triton.runs_kernel import add_kernel
-from halfgp.backends.triton.tiles import GRADIENT_TILES, Tile, product_tiles
+from halfgp.backends.triton.tiles import Tile, gradient_tiles, product_tiles
 from halfgp.kernels import Kernel
 from halfgp.precision import PRESETS, SINGLE
 
@@ -135,7 +135,7 @@ def compile_kernel(
     trips = features
     shape: dict[str, Any] = {"SQUARE": kind != "rectangle", "T": columns, "LISTED": listed}
     if kind.endswith("gradient"):
-        tile, function = GRADIENT_TILES[0], gradient_kernel
+        tile, function = gradient_tiles(form)[0], gradient_kernel
         types = {**common, "us": pointer, "vs": pointer, "out": "*fp32", **runs}
         constants: dict[str, Any] = {"SUMS": sums_of(form, program, False), "TERMS": terms.vectors}
     elif kind == "sum":
@@ -257,6 +257,7 @@ def cases(quick: bool) -> list[tuple[str, str, str, int]]:
     found += [("rbf", "single", "product", COLUMNS)]
     found += [("rbf", "half", kind, COLUMNS) for kind in KINDS[4:6]] + [("any", "half", "sum", COLUMNS)]
     found += [(name, "half", "product", COLUMNS) for name in ("four leaves", "rbf of many features")]
+    found += [("four leaves", "half", "gradient", COLUMNS)]
     if not quick:
         others = (("bfloat16", COLUMNS), ("half", 64), ("half", 128))
         found += [("rbf", precision, "product", columns) for precision, columns in others]

@@ -197,7 +197,7 @@ class Gradients:
             yield region, found * unit
 
     def _tile(self, sums: Sums, region: Region, us: Tensor, vs: Tensor) -> Tile:
-        candidates = gradient_tiles()
+        candidates = gradient_tiles(self.form)
         if len(candidates) == 1:
             return candidates[0]
         sample = Region(region.rows[: TUNING_TILES * PADDING], region.columns[:RUN], True)

@@ -54,6 +54,7 @@ SMALL_TILES = {
 }
 FEW_LEAVES = 2
 GRADIENT_TILES = (Tile(64, 32, 4), Tile(64, 64, 8), Tile(32, 32, 4))
+SMALL_GRADIENT_TILES = (Tile(32, 32, 8), Tile(32, 16, 4))
 
 
 def product_tiles(form: Form, columns: int, exact: bool) -> Sequence[Tile]:
@@ -66,9 +67,11 @@ def product_tiles(form: Form, columns: int, exact: bool) -> Sequence[Tile]:
     return next(some for most, some in tiles.items() if columns <= most)
 
 
-def gradient_tiles() -> Sequence[Tile]:
+def gradient_tiles(form: Form) -> Sequence[Tile]:
     """Candidates for a gradient pass."""
-    return (INTERPRETER_TILE,) if INTERPRETED else GRADIENT_TILES
+    if INTERPRETED:
+        return (INTERPRETER_TILE,)
+    return SMALL_GRADIENT_TILES if len(form.leaves) > FEW_LEAVES else GRADIENT_TILES
 
 
 class TileChoices:
