@@ -54,7 +54,7 @@ SMALL_TILES = {
 }
 FEW_LEAVES = 2
 GRADIENT_TILES = (Tile(64, 32, 4), Tile(64, 64, 8), Tile(32, 32, 4))
-SMALL_GRADIENT_TILES = (Tile(32, 32, 8), Tile(32, 16, 4))
+SMALL_GRADIENT_TILES = (Tile(32, 16, 4), Tile(32, 32, 4))
 
 
 def product_tiles(form: Form, columns: int, exact: bool) -> Sequence[Tile]:
