@@ -6,11 +6,13 @@ That `torchrun` itself starts them, and starts them again, is seen by the exampl
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from contracts import rank_programs as programs
 from contracts.job import job
+from torch.distributed import HashStore
 
 from halfgp.archive import load_model
 from halfgp.distributed import membership
@@ -62,3 +64,23 @@ def test_who_never_starts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "ARRIVAL", 0.2)
     with pytest.raises(RankError, match="Rank 0 of 2 waited for the others at"):
         membership._meet("gloo")
+
+
+def test_ranks_that_are_started_again_meet_each_other_and_none_that_is_gone() -> None:
+    """In a store that the launcher kept, with what earlier ranks left in it."""
+    store = HashStore()
+
+    def names(ranks: list[int], arrival: float) -> list[str]:
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(ranks)) as pool:
+            patch.setattr(membership, "ARRIVAL", arrival)
+            return list(pool.map(lambda rank: membership._name_of_all(store, rank, 3), ranks))
+
+    first = names([0, 1, 2], 30.0)
+    assert len(set(first)) == 1
+    with pytest.raises(RuntimeError, match="gone"):  # these would meet the third of the first start
+        names([0, 1], 0.3)
+    with pytest.raises(RuntimeError, match="gone"):
+        names([2], 0.3)
+    again = names([2, 1, 0], 30.0)
+    assert len(set(again)) == 1
+    assert again[0] != first[0]

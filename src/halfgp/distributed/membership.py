@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import sys
 import threading
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from halfgp.distributed.heartbeat import ARRIVAL, Heartbeat
+from halfgp.distributed.heartbeat import ARRIVAL, POLL, Heartbeat
 from halfgp.distributed.ranks import Ranks, leave, ranks_here
 from halfgp.errors import RankError
 from halfgp.launcher import is_launched
@@ -53,8 +56,7 @@ def _meet(backend: str) -> None:
     patience = timedelta(seconds=ARRIVAL)
     try:
         store, rank, count = next(rendezvous("env://", timeout=patience))
-        # A launcher may keep its store when it starts ranks again, with the addresses of those that are gone.
-        fresh = PrefixStore(f"halfgp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        fresh = PrefixStore(_name_of_all(store, rank, count), store)
         dist.init_process_group(backend, store=fresh, rank=rank, world_size=count, timeout=patience)
     except RuntimeError as error:  # what stores and backends say of who is not there
         mine, of, host = (os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
@@ -63,6 +65,31 @@ def _meet(backend: str) -> None:
             " came: one died at its start, or never started, and its own output or the launcher's says why."
             f" ({' '.join(str(error).split()):.200})"
         ) from error
+
+
+def _name_of_all(store: Store, rank: int, count: int) -> str:
+    """A name that only those know who are here now, and that all of them know.
+
+    A launcher keeps its store when it starts ranks again, with the addresses of those that are gone, and
+    launchers of several machines count their starts differently. So each rank leaves a word that nobody said
+    before, and goes on once every rank has seen the same words. A word of one that is gone is replaced by
+    that of the one started for it, and until then it is seen by others but confirmed by nobody.
+
+    Raises:
+        RuntimeError: some did not come.
+    """
+    store.set(f"halfgp/here/{rank}", uuid.uuid4().hex)
+    here = [f"halfgp/here/{other}" for other in range(count)]
+    until = time.monotonic() + ARRIVAL
+    while time.monotonic() < until:
+        if store.check(here):
+            name = "halfgp/" + hashlib.sha256(b" ".join(store.multi_get(here))).hexdigest()
+            store.set(f"{name}/seen/{rank}", "")
+            if store.check([f"{name}/seen/{other}" for other in range(count)]):
+                return name
+        time.sleep(POLL)
+    missing = [str(other) for other in range(count) if not store.check([here[other]])]
+    raise RuntimeError(f"not seen: rank {', '.join(missing)}" if missing else "some are gone again")
 
 
 def _say_who_ends_it() -> None:
