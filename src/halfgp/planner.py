@@ -34,10 +34,14 @@ from halfgp.solvers.reorthogonalise import MEMORY as BASIS_BYTES
 from halfgp.speed import dense_seconds, entry_rate, factor_seconds, neighbour_seconds
 
 ITERATIONS = 40  # of a solve, as on the real sets at the tolerances of the defaults
-FINAL_ITERATIONS = 55  # of the last solve, to a tolerance that deviations set: 28 on protein, 109 on kin40k
+FINAL_ITERATIONS = 55  # of the last solve, to a tolerance that deviations set, of unknown targets
+# Of known ones it takes more the more rows explain each other: 28 on protein (1.4), 150 on kin40k (2.7) and
+# 95 on houseelectric (8): they grow from the fewest by so many for each unit, to the most.
+FEWEST, MOST, EXPLAINED_ALONE, MORE_FOR_UNIT = 25, 130, 1.4, 80
 # Where features are few, neighbours say nearly all: fewer passes, half of them in double, over those pairs of
 # rows that are within the kernel's reach.
 FINAL_IN_FEW, LIVE_IN_FEW = 20, 0.08
+IN_TILES = 0.7  # of the pairs in tiles that are not all zero, the share of those that are not
 BUILDING = 8  # passes that a preconditioner takes to build where features are many
 STEP_ITERATIONS = 25  # of a solve for a gradient on all rows
 BLOCK = 1.7  # passes that a product with some columns takes, beside one
@@ -56,6 +60,20 @@ FACTOR = {torch.float64: 2.5, torch.float32: 1.6}  # in units of it, with the so
 
 
 @dataclass(frozen=True)
+class Preview:
+    """What a few rows tell of a fit.
+
+    Attributes:
+        explained: the mean of log(variance / variance given neighbours): the more rows tell of each other,
+            the worse K + noise is conditioned.
+        live: of all pairs of rows, the share whose covariance is not zero.
+    """
+
+    explained: float
+    live: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a fit is expected to take.
 
@@ -69,6 +87,7 @@ class Plan:
         memory: bytes at the peak, of the whole process.
         memory_limit: bytes, as given or as the machine has.
         passes: over K.
+        preview: of the rows, where their targets are known.
         parts: of several fits one after the other, each of them.
     """
 
@@ -81,6 +100,7 @@ class Plan:
     memory: int
     memory_limit: int
     passes: int
+    preview: Preview | None = None
     parts: tuple[Plan, ...] = ()
 
     @cached_property
@@ -133,8 +153,10 @@ class Plan:
         )
 
 
-def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Plan:
-    """For a fit of so many rows."""
+def make_plan(
+    rows: int, features: int, targets: int, settings: Settings, preview: Preview | None = None
+) -> Plan:
+    """For a fit of so many rows, of which more may be known."""
     limit = as_bytes(settings.memory_limit)
     method, variance, passes = choose_method(settings.method, rows), "cholesky", 0
     if method == "cholesky":
@@ -142,13 +164,14 @@ def make_plan(rows: int, features: int, targets: int, settings: Settings) -> Pla
     else:
         variance = choose_variance(settings.variances.method, rows, limit)
         passes = round(expected_steps(rows, settings) * (_step_iterations(settings) + 1))
-        passes += _final_passes(features, variance)
+        passes += _final_passes(features, variance, preview)
         memory = max(
             _training_bytes(rows, features, targets, settings),
             _final_bytes(rows, features, targets, settings),
         )
     memory += rows * (features + targets) * 8 * 3 + RESIDENT
-    return Plan(rows, features, targets, settings, method, variance, memory, limit or usable_memory(), passes)
+    allowed = limit or usable_memory()
+    return Plan(rows, features, targets, settings, method, variance, memory, allowed, passes, preview)
 
 
 def joined_plan(plans: Sequence[Plan]) -> Plan:
@@ -269,7 +292,7 @@ def _training_seconds(plan: Plan) -> float:
 
 def _conditioning_seconds(plan: Plan) -> float:
     """Of the last solve, by products or by a factor, of which a product or two tell how exact it is."""
-    products = _final_passes(plan.features, plan.variance) * _pass_seconds(plan)
+    products = _final_passes(plan.features, plan.variance, plan.preview) * _pass_seconds(plan)
     if plan.variance == "local":
         return products + _building_seconds(plan)
     kind = _factor_format(plan.rows, plan.settings)
@@ -279,6 +302,8 @@ def _conditioning_seconds(plan: Plan) -> float:
 def _pass_seconds(plan: Plan) -> float:
     """Of a product with one column."""
     live = LIVE_IN_FEW if plan.features <= FEW_FEATURES else 1.0
+    if plan.preview is not None:
+        live = min(1.0, plan.preview.live / IN_TILES)
     return live * plan.rows**2 / entry_rate(plan.features, plan.settings.threads)
 
 
@@ -289,10 +314,15 @@ def _building_seconds(plan: Plan) -> float:
     return plan.rows * neighbour_seconds(plan.features, plan.settings.threads, NEIGHBOURS)
 
 
-def _final_passes(features: int, variance: str) -> int:
+def _final_passes(features: int, variance: str, preview: Preview | None) -> int:
     if variance == "cholesky":
         return 2
-    return FINAL_IN_FEW if features <= FEW_FEATURES else FINAL_ITERATIONS
+    if features <= FEW_FEATURES:
+        return FINAL_IN_FEW
+    if preview is None:
+        return FINAL_ITERATIONS
+    more = MORE_FOR_UNIT * max(0.0, preview.explained - EXPLAINED_ALONE)
+    return round(min(MOST, FEWEST + more))
 
 
 def _step_iterations(settings: Settings) -> int:

@@ -16,8 +16,9 @@ from halfgp.precision import Precision
 from halfgp.threads import torch_threads
 
 # Of the time of dense algebra with its size: larger matrices come nearer to the machine's peak.
-GROWTH_OF_INVERSE, GROWTH_OF_FACTOR = 2.5, 2.7
-CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 2048, 2048
+GROWTH_OF_INVERSE, GROWTH_OF_FACTOR = 2.8, 2.7
+CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 1024, 2048
+CALLS = 12  # some tens of milliseconds each: work beside it disturbs most of them, and seldom all
 
 
 @cache
@@ -28,7 +29,7 @@ def entry_rate(features: int, threads: int | None = None) -> float:
     v = torch.randn(CALIBRATION_ROWS, 1, generator=generator)
     kernel = Matern(1.5, lengthscale=max(1.0, features**0.5))
     operator = KernelOperator(kernel, x, precision="single", threads=threads)
-    return CALIBRATION_ROWS**2 / _fastest(lambda: operator @ v, calls=12)  # a few milliseconds each
+    return CALIBRATION_ROWS**2 / _fastest(lambda: operator @ v)
 
 
 @cache
@@ -77,7 +78,7 @@ def _small_factor_seconds(kind: torch.dtype, threads: int | None) -> float:
         return _fastest(lambda: torch.linalg.cholesky(matrix))
 
 
-def _fastest(work: Callable[[], object], calls: int = 3) -> float:
+def _fastest(work: Callable[[], object], calls: int = CALLS) -> float:
     """Seconds of the fastest of some calls."""
     best = float("inf")
     for _ in range(calls):

@@ -29,14 +29,14 @@ from halfgp.model.observations import Observations, Pattern
 from halfgp.model.stages import compared, conditioning_of, training_of
 from halfgp.model.start import starting_point
 from halfgp.model.trend import Trend, trend_of
-from halfgp.planner import Plan, joined_plan, make_plan
+from halfgp.planner import Plan, Preview, joined_plan, make_plan
 from halfgp.prediction import ExactPosterior, Posterior, condition
 from halfgp.priors import as_priors, check_names
 from halfgp.problem import Problem
 from halfgp.settings import MOST_SEED, Settings
 from halfgp.standardise import Standardisation
 from halfgp.threads import torch_threads
-from halfgp.training import Checkpoint, Step, Trained, train
+from halfgp.training import Checkpoint, Step, Trained, preview, train
 
 
 class ExactGP:
@@ -361,19 +361,43 @@ class ExactGP:
         Args:
             X: (n, d).
             targets: so many, which all rows have.
-            y: the targets themselves, (n,) or (n, q), where not all rows have all of them.
+            y: the targets themselves, (n,) or (n, q), of which a second's look tells more.
         """
-        self.settings.check()
+        settings = self.settings.check()
         points = as_points(X, "X")
         if y is None:
-            return make_plan(len(points), points.shape[1], targets, self.settings)
-        rows = Observations.of(points, y, None)
-        return self._planned(rows.patterns(range(rows.targets.shape[1])), points.shape[1])
+            return make_plan(len(points), points.shape[1], targets, settings)
+        rows = Observations.of(points, y, None, settings.device)
+        rows.check_known()
+        patterns = rows.patterns(range(rows.targets.shape[1]))
+        return self._planned(patterns, points.shape[1], [self._preview(rows, some) for some in patterns])
 
-    def _planned(self, patterns: Sequence[Pattern], features: int) -> Plan:
+    def _preview(self, rows: Observations, pattern: Pattern) -> Preview | None:
+        """What a few of the rows tell that have some targets; None where all of them are soon looked at."""
+        settings = self.settings
+        if choose_method(settings.method, len(pattern.rows)) == "cholesky":
+            return None
+        some = rows.taken(pattern)
+        some = some.without(
+            trend_of(settings.mean, some.points, some.targets, pattern.targets, rows.targets.shape[1])
+        )
+        x_scale, y_scale = some.scales(settings)
+        problem = some.problem(x_scale, y_scale, settings)
+        start = starting_point(settings, problem, x_scale)
+        with torch_threads(settings.threads):
+            return preview(start, problem, as_priors(settings.priors), settings.random_state)
+
+    def _planned(
+        self,
+        patterns: Sequence[Pattern],
+        features: int,
+        previews: Sequence[Preview | None] | None = None,
+    ) -> Plan:
         """Of fits of targets that the same rows have, one after the other."""
-        sizes = [(len(pattern.rows), len(pattern.targets)) for pattern in patterns]
-        return joined_plan([make_plan(n, features, q, self.settings) for n, q in sizes])
+        each = zip(patterns, previews or [None] * len(patterns), strict=True)
+        return joined_plan(
+            [make_plan(len(rows), features, len(some), self.settings, seen) for (some, rows), seen in each]
+        )
 
     @property
     def is_fitted(self) -> bool:

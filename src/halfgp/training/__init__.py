@@ -2,6 +2,7 @@
 
 from halfgp.training.checkpoint import Checkpoint, solve_path
 from halfgp.training.history import Step
+from halfgp.training.preview import preview
 from halfgp.training.run import Trained, train
 from halfgp.training.settings import Training
 
@@ -10,6 +11,7 @@ __all__ = [
     "Step",
     "Trained",
     "Training",
+    "preview",
     "solve_path",
     "train",
 ]

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from halfgp.choices import EXACT_STEP_ROWS, FEW_FEATURES, choose_method, neighbourhoods
@@ -21,11 +20,10 @@ from halfgp.training.history import Step
 from halfgp.training.improvement import Improved, improve
 from halfgp.training.judgement import Judgement, judge
 from halfgp.training.settings import Training
+from halfgp.training.starts import loud_and_quiet, random_starts
 from halfgp.training.stochastic import StochasticTraining
 
 SMALLEST = 200  # rows that say anything about hyperparameters
-SPREAD = 3.0  # of random starts: a factor of twenty up or down
-QUIET = 1e-3  # of the noise, for a second start
 SHORTER, SHORTENINGS = 0.8, 5  # lengthscales, at a time and at most
 ROUNDS = (15, 20, 30)  # iterations, each with neighbours in the metric that the last one found
 # Changes of the loss per row that end a search: of all rows; of neighbourhoods among them; of a subset, which
@@ -52,26 +50,6 @@ class Trained:
     method: str
     weights: Tensor | None
     interrupted: bool
-
-
-def _starts(start: Hyperparameters) -> list[Hyperparameters]:
-    """Where to begin: as given, and with a thousandth of the noise.
-
-    What varies quickly can be noise or function, and a likelihood often has an optimum for either.
-    """
-    noise = start.noise
-    if noise is None or noise.fixed or float(noise.value) * QUIET <= noise.lower:
-        return [start]
-    return [start, replace(start, noise=noise.with_value(noise.value * QUIET))]
-
-
-def _random_starts(start: Hyperparameters, count: int, seed: int) -> list[Hyperparameters]:
-    """So many others: uniform on the real line within SPREAD of the start, as far as bounds allow."""
-    coordinates = Coordinates(start)
-    origin = coordinates.vector(start)
-    generator = torch.Generator().manual_seed(seed)
-    away = (torch.rand(count, len(origin), generator=generator, dtype=torch.float64) * 2 - 1) * SPREAD
-    return [coordinates.hyperparameters(origin + step) for step in away]
 
 
 def train(
@@ -252,7 +230,7 @@ class _Run:
         """The best hyperparameters that so many rows, drawn by a seed, know."""
         # A quarter of the rows costs a hundredth of the time, and leaves little to do for the others.
         sizes = [size for size in (wanted // 4, wanted) if size >= SMALLEST or size == wanted > 0]
-        starts = [*_starts(self._start), *_random_starts(self._start, self._settings.restarts, seed)]
+        starts = [*loud_and_quiet(self._start), *random_starts(self._start, self._settings.restarts, seed)]
         for size in sizes:
             found = [self._climb_from(start, size, seed, last=size == wanted) for start in starts]
             starts = [min(found, key=lambda pair: pair[1])[0]]
