@@ -76,7 +76,9 @@ def test_a_plan_says_what_will_be_done():
 
 def test_a_factor_of_neighbours_for_gradients_is_planned_for():
     plain, other = (
-        make_plan(200_000, 9, 1, Settings(training=TrainingOptions(steps=10, gradient=gradient)))
+        make_plan(
+            200_000, 9, 1, Settings(training=TrainingOptions(steps=10, gradient=gradient), memory_limit="4GB")
+        )
         for gradient in ("pathwise", "neighbours")
     )
     # At least members, places, entries and their gradients: four numbers for each of 100 neighbours.

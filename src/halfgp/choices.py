@@ -6,7 +6,6 @@ import math
 import sys
 
 from halfgp.memory import physical_memory
-from halfgp.preconditioners.base import MEMORY as PRECONDITIONER_BYTES
 from halfgp.preconditioners.base import rank_within
 
 ROUTES = ("double factor", "single factor", "products")  # to the weights; see `routes`
@@ -88,18 +87,18 @@ def factor_bytes(rows: int, itemsize: int) -> int:
     return rows * rows * itemsize * 5 // 4
 
 
-def preconditioner_bytes(memory_limit: int | None) -> int:
-    """What a preconditioner may take: a quarter of what there is."""
-    return PRECONDITIONER_BYTES if memory_limit is None else min(PRECONDITIONER_BYTES, memory_limit // 4)
+def preconditioner_bytes(memory_limit: int | None, machine: int | None = None) -> int:
+    """What a preconditioner may take: a quarter of what a fit may, or an eighth of what the machine has."""
+    return (machine or usable_memory()) // 8 if memory_limit is None else memory_limit // 4
 
 
-def final_rank(rows: int, memory_limit: int | None) -> int:
+def final_rank(rows: int, memory_limit: int | None, machine: int | None = None) -> int:
     """Of the preconditioner of the last solve, which has the tightest tolerance: 5 √n where memory allows.
 
     On kin40k (36,000 rows, noise 2e-4, 3e-3) rank 1,000 takes 126 passes where that of training, 300, takes
     295; to build it costs some ten of them.
     """
-    memory = preconditioner_bytes(memory_limit)
+    memory = preconditioner_bytes(memory_limit, machine)
     return max(1, min(5 * math.isqrt(rows), rank_within(rows, memory)))
 
 

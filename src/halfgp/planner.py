@@ -26,7 +26,13 @@ from halfgp.choices import (
 )
 from halfgp.errors import MemoryLimitError
 from halfgp.likelihood.traces.neighbours import NEIGHBOURS as TRACE_NEIGHBOURS
-from halfgp.preconditioners.automatic import NEIGHBOURS, bytes_within
+from halfgp.preconditioners.automatic import (
+    NEIGHBOURS,
+    bytes_within,
+    neighbours_within,
+    paying_neighbours,
+    rows_met,
+)
 from halfgp.preconditioners.base import BYTES_OF_PIVOT, automatic_rank
 from halfgp.preconditioners.base import MEMORY as PRECONDITIONER_BYTES
 from halfgp.settings import Settings, as_bytes
@@ -164,7 +170,7 @@ def make_plan(
     else:
         variance = choose_variance(settings.variances.method, rows, limit)
         passes = round(expected_steps(rows, settings) * (_step_iterations(settings) + 1))
-        passes += _final_passes(features, variance, preview)
+        passes += _final_passes(rows, features, variance, settings, preview)
         memory = max(
             _training_bytes(rows, features, targets, settings),
             _final_bytes(rows, features, targets, settings),
@@ -245,7 +251,8 @@ def _final_bytes(rows: int, features: int, targets: int, settings: Settings) -> 
     if choose_variance(settings.variances.method, rows, limit) == "cholesky":
         return factor_bytes(rows, _factor_format(rows, settings).itemsize)
     if settings.solve.preconditioner == "auto" and settings.solve.rank is None:
-        solve = solve_bytes(rows, targets, ITERATIONS, 0) + bytes_within(rows, preconditioner_bytes(limit))
+        built = bytes_within(rows, preconditioner_bytes(limit), _live(features, None))
+        solve = solve_bytes(rows, targets, ITERATIONS, 0) + built
     else:
         rank = final_rank(rows, limit) if settings.solve.rank is None else settings.solve.rank
         solve = solve_bytes(rows, targets, 2 * ITERATIONS, rank)
@@ -292,19 +299,25 @@ def _training_seconds(plan: Plan) -> float:
 
 def _conditioning_seconds(plan: Plan) -> float:
     """Of the last solve, by products or by a factor, of which a product or two tell how exact it is."""
-    products = _final_passes(plan.features, plan.variance, plan.preview) * _pass_seconds(plan)
+    passes = _final_passes(plan.rows, plan.features, plan.variance, plan.settings, plan.preview)
+    products = passes * _pass_seconds(plan)
     if plan.variance == "local":
         return products + _building_seconds(plan)
     kind = _factor_format(plan.rows, plan.settings)
     return products + FACTOR[kind] * factor_seconds(plan.rows, kind, plan.settings.threads)
 
 
+def _live(features: int, preview: Preview | None) -> float:
+    """The share of pairs of rows that a pass looks at."""
+    if preview is not None:
+        return min(1.0, preview.live / IN_TILES)
+    return LIVE_IN_FEW if features <= FEW_FEATURES else 1.0
+
+
 def _pass_seconds(plan: Plan) -> float:
     """Of a product with one column."""
-    live = LIVE_IN_FEW if plan.features <= FEW_FEATURES else 1.0
-    if plan.preview is not None:
-        live = min(1.0, plan.preview.live / IN_TILES)
-    return live * plan.rows**2 / entry_rate(plan.features, plan.settings.threads)
+    rate = entry_rate(plan.features, plan.settings.threads)
+    return _live(plan.features, plan.preview) * plan.rows**2 / rate
 
 
 def _building_seconds(plan: Plan) -> float:
@@ -314,15 +327,22 @@ def _building_seconds(plan: Plan) -> float:
     return plan.rows * neighbour_seconds(plan.features, plan.settings.threads, NEIGHBOURS)
 
 
-def _final_passes(features: int, variance: str, preview: Preview | None) -> int:
+def _final_passes(
+    rows: int, features: int, variance: str, settings: Settings, preview: Preview | None
+) -> int:
+    """Over K, in the last solve: the fewer, the more neighbours the preconditioner has."""
     if variance == "cholesky":
         return 2
     if features <= FEW_FEATURES:
         return FINAL_IN_FEW
-    if preview is None:
-        return FINAL_ITERATIONS
-    more = MORE_FOR_UNIT * max(0.0, preview.explained - EXPLAINED_ALONE)
-    return round(min(MOST, FEWEST + more))
+    passes = float(FINAL_ITERATIONS)
+    if preview is not None:
+        more = MORE_FOR_UNIT * max(0.0, preview.explained - EXPLAINED_ALONE)
+        passes = min(MOST, FEWEST + more)
+    memory = preconditioner_bytes(as_bytes(settings.memory_limit))
+    paying = paying_neighbours(rows_met(rows, _live(features, preview)))
+    neighbours = neighbours_within(rows, memory, paying)
+    return round(passes * NEIGHBOURS / neighbours)
 
 
 def _step_iterations(settings: Settings) -> int:

@@ -12,7 +12,18 @@ from halfgp.operators.adapters import DenseOperator, as_operator
 from halfgp.precision import DOUBLE, SINGLE, Precision
 from halfgp.preconditioners import AutomaticPreconditioner, LandmarksAndNeighbours, LowRankPlusNoise
 from halfgp.preconditioners import PivotedCholesky as LowRank
-from halfgp.preconditioners.automatic import FEWEST, NEIGHBOURS, ROUNDED, entries_in
+from halfgp.preconditioners.automatic import (
+    BYTES_OF_LANDMARK,
+    BYTES_OF_NEIGHBOUR,
+    FEWEST,
+    NEIGHBOURS,
+    ROUNDED,
+    bytes_within,
+    entries_in,
+    landmarks_within,
+    neighbours_within,
+    paying_neighbours,
+)
 from halfgp.preconditioners.pattern import Pattern
 from halfgp.settings import Settings
 from halfgp.solvers import log_determinant
@@ -191,7 +202,9 @@ def test_automatic_holds_entries_in_single_where_that_does_not_show():
         assert float((whitened - 1.0).abs().max()) <= ROUNDED
 
 
-@pytest.mark.parametrize(("memory", "wanted"), [(2**30, NEIGHBOURS), (28 * 20 * 1000, 20), (0, FEWEST)])
+@pytest.mark.parametrize(
+    ("memory", "wanted"), [(2**30, NEIGHBOURS), (28 * 20 * 1000 * 4 // 3 + 1, 20), (0, FEWEST)]
+)
 def test_automatic_has_as_many_neighbours_as_memory_allows(memory, wanted, monkeypatch):
     found = []
     around = Pattern.around.__func__
@@ -201,3 +214,26 @@ def test_automatic_has_as_many_neighbours_as_memory_allows(memory, wanted, monke
     assert found == [wanted]
     conditioning = conditioning_of(Settings(memory_limit=4 * memory or 1), "cg", 1000)
     assert conditioning.recipe == AutomaticPreconditioner(memory=memory)
+
+
+def test_automatic_builds_more_where_a_pass_takes_longer():
+    assert [paying_neighbours(met) for met in (100, 40_000, 160_000, 10**7)] == [50, 50, 100, 150]
+    assert landmarks_within(10**5, 2**34, 50, 10**5) > 3 * landmarks_within(10**5, 2**34, 50, 10**4)
+
+
+def test_automatic_counts_the_rows_that_a_pass_looks_at():
+    """Of rows along a line most pairs are skipped: there are fewer landmarks than of as many near rows."""
+    x = torch.linspace(0, 1, 4000, dtype=torch.float64)[:, None]
+    far, near = (as_operator(KernelOperator(Matern(1.5, lengthscale=s), x, noise=1e-3)) for s in (1e-3, 1.0))
+    assert far.skipped > 0.5
+    assert AutomaticPreconditioner().counts(far)[0] < AutomaticPreconditioner().counts(near)[0]
+
+
+@pytest.mark.parametrize("n", [1, 100, 40_000, 500_000, 2_000_000])
+def test_automatic_keeps_to_the_memory_that_is_planned(n):
+    for memory in (0, 2**28, 2**30, 2**32):
+        neighbours = neighbours_within(n, memory, paying_neighbours(n))
+        landmarks = landmarks_within(n, memory, neighbours, n)
+        needed = n * (BYTES_OF_NEIGHBOUR * neighbours + BYTES_OF_LANDMARK * landmarks)
+        assert needed <= bytes_within(n, memory, 1.0)
+        assert needed <= max(memory, n * (BYTES_OF_NEIGHBOUR * FEWEST + BYTES_OF_LANDMARK * min(n, 8)))

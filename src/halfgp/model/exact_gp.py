@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from halfgp.choices import choose_method
+from halfgp.choices import choose_method, usable_memory
 from halfgp.cluster import make_cluster_plan
 from halfgp.data import ArrayLike, as_levels, as_points
 from halfgp.distributed.agreement import environment, require_agreement, together
@@ -474,7 +474,8 @@ class ExactGP:
             (by_subset and settings.training.subset_iterations > 0) or several
         )
         calibrate = calibrate and not trained.hyperparameters.any_fixed  # that would move them after all
-        conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate)
+        machine = problem.least(usable_memory())  # ranks build parts of one preconditioner
+        conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate, machine)
         hyperparameters, solves = trained.hyperparameters, None
         if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training
             solves = checkpoint.solves(hyperparameters, conditioning.recipe)

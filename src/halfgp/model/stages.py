@@ -30,13 +30,15 @@ def compared(settings: Settings) -> dict[str, str]:
     }
 
 
-def conditioning_of(settings: Settings, method: str, rows: int, calibrate: bool = False) -> Conditioning:
-    """What of the settings is about the last solve and variances."""
+def conditioning_of(
+    settings: Settings, method: str, rows: int, calibrate: bool = False, machine: int | None = None
+) -> Conditioning:
+    """What of the settings is about the last solve and variances, on a machine with so many bytes."""
     # The automatic preconditioner has a rule of its own, but for what memory allows.
     limit, by_rule = as_bytes(settings.memory_limit), settings.solve.preconditioner == "auto"
-    recipe = training_of(settings).recipe(None if by_rule else final_rank(rows, limit))
+    recipe = training_of(settings).recipe(None if by_rule else final_rank(rows, limit, machine))
     if isinstance(recipe, AutomaticPreconditioner):
-        recipe = replace(recipe, memory=preconditioner_bytes(limit))
+        recipe = replace(recipe, memory=preconditioner_bytes(limit, machine))
     return Conditioning(
         method=method,
         recipe=recipe,

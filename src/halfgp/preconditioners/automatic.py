@@ -24,27 +24,35 @@ from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
-NEIGHBOURS, FEWEST = 50, 8  # of a row; at least, where memory is short
+# Neighbours of a row: as many as are usual, up to so many rows; at most; and at least, where memory is short.
+NEIGHBOURS, USUAL_ROWS, MOST, FEWEST = 50, 40_000, 150, 8
 ENOUGH = 0.1  # of the noise: what low rank leaves of rows' variances, and more of it would not repay
 ROUNDED = 0.01  # of a row's variance, which is 1 where it is whitened
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
 BYTES_OF_NEIGHBOUR = 28  # of a row: who it is, its entry, and both in the factor by rows and by columns
+FOR_NEIGHBOURS = 0.75  # of the memory, at most: of the two, neighbours save more passes
+BYTES_OF_LANDMARK = 12  # of a row: what it explains, and what it explained in single while it was picked
 
 
 @dataclass(frozen=True)
 class AutomaticPreconditioner:
     """Landmarks first; then low rank if a few more would leave less than the noise, and else neighbours.
 
-    √(2.5 n) pivots are taken, which costs about as much as two products. What they leave of a row's variance,
+    √(2.5 n) pivots are taken, which costs about as much as two products; of rows of which a product looks at
+    some pairs only, as many as of so many fewer. What they leave of a row's variance,
     beside its noise, is about the condition of the matrix that low rank leaves to CG. It falls like a power
     of the rank. Where that takes it below 1 within 3 √n pivots, low rank of so many is the best there is:
     nothing is above the matrix, and a handful of passes do. They cost some nine products, whatever n is, and
     are taken unless the first ones leave a tenth of the noise at most. Where low rank does not reach so far,
     the pivots become landmarks.
 
+    Every other row is given neighbours. To build its part of the factor takes the square of their number, a
+    pass the number of rows that are not too far for it: so they grow with the root of that, and building goes
+    on to cost some ten passes.
+
     Attributes:
         rank: of low rank, or landmarks, instead of those; None for them.
-        neighbours: of rows that are no landmarks, at most, as far as memory goes.
+        neighbours: of rows that are no landmarks, as far as memory goes; None for what pays.
         seed: of their order.
         memory: bytes that it may take.
 
@@ -52,20 +60,22 @@ class AutomaticPreconditioner:
     """
 
     rank: int | None = None
-    neighbours: int = NEIGHBOURS
+    neighbours: int | None = None
     seed: int = 0
     memory: int = MEMORY
 
     def __post_init__(self) -> None:
         check_rank(self.rank)
-        for name in ("neighbours", "seed", "memory"):
+        for name in ("seed", "memory"):
             check_count(getattr(self, name), name)
+        if self.neighbours is not None:
+            check_count(self.neighbours, "neighbours")
 
     def build(self, operator: object) -> LowRankPlusNoise | LandmarksAndNeighbours | SharedNeighbours:
         """The preconditioner of a square operator with noise."""
         source = as_operator(operator)
         n = source.size
-        first = landmarks_within(n, self.memory) if self.rank is None else min(self.rank, n)
+        first, neighbours = self.counts(source)
         rule = Greedy(LARGEST_BLOCK)
         found = partial_cholesky(source, first, None, rule, floor_of_noise=True)
         most = pivots_within(n, self.memory) if self.rank is None else first
@@ -73,12 +83,23 @@ class AutomaticPreconditioner:
             if excess(found) > ENOUGH and most > first:
                 found = partial_cholesky(source, most, None, rule, floor_of_noise=True, earlier=found)
             return found.low_rank_plus_noise()
-        neighbours = min(self.neighbours, neighbours_within(n, self.memory))
+        landmarks = found.pivots
+        del found  # and its factor, which is large
         if isinstance(source, ShardedKernel):
             kept = entries_in(source, source.summand.variances())
-            return shared_neighbours(source, found.pivots, neighbours, self.seed, kept)
-        pattern = Pattern.around(source, found.pivots, neighbours, self.seed)
+            return shared_neighbours(source, landmarks, neighbours, self.seed, kept)
+        pattern = Pattern.around(source, landmarks, neighbours, self.seed)
         return conditioned_on(source, pattern, entries_in(source, source.variances()))
+
+    def counts(self, source: Operator) -> tuple[int, int]:
+        """How many landmarks, and how many neighbours of every other row, a matrix would have."""
+        n, met, neighbours = source.size, rows_met(source.size, 1.0 - source.skipped), self.neighbours
+        if neighbours is None:
+            neighbours = paying_neighbours(met)
+        neighbours = neighbours_within(n, self.memory, neighbours)
+        if self.rank is not None:
+            return min(self.rank, n), neighbours
+        return landmarks_within(n, self.memory, neighbours, met), neighbours
 
 
 def pivots_within(n: int, memory: int) -> int:
@@ -86,21 +107,35 @@ def pivots_within(n: int, memory: int) -> int:
     return min(3 * math.isqrt(n), rank_within(n, memory))
 
 
-def neighbours_within(n: int, memory: int) -> int:
+def rows_met(n: int, live: float) -> int:
+    """How many others a pass looks at for a row, where it looks at a share of all pairs: what it costs."""
+    return math.ceil(n * live)
+
+
+def paying_neighbours(met: int) -> int:
+    """How many neighbours a row should have, where a pass looks at so many others for it."""
+    return round(min(MOST, NEIGHBOURS * max(1.0, math.sqrt(met / USUAL_ROWS))))
+
+
+def neighbours_within(n: int, memory: int, wanted: int) -> int:
     """How many neighbours a row may have, of n rows with so many bytes; some are better than none."""
-    return max(FEWEST, min(NEIGHBOURS, memory // (BYTES_OF_NEIGHBOUR * max(n, 1))))
+    most = int(FOR_NEIGHBOURS * memory) // (BYTES_OF_NEIGHBOUR * max(n, 1))
+    return min(wanted, max(FEWEST, most))
 
 
-def landmarks_within(n: int, memory: int) -> int:
-    """How many landmarks of n rows fit into so many bytes beside neighbours; whole vectors of the engine."""
-    left = max(memory - BYTES_OF_NEIGHBOUR * neighbours_within(n, memory) * n, 0)
-    count = automatic_rank(n, left // 2)  # held twice while they are built
+def landmarks_within(n: int, memory: int, neighbours: int, met: int) -> int:
+    """How many landmarks pay, and fit into so many bytes beside neighbours; whole vectors of the engine."""
+    left = max(memory - BYTES_OF_NEIGHBOUR * neighbours * n, 0)
+    count = min(automatic_rank(met, memory), left // (BYTES_OF_LANDMARK * max(n, 1)))
     return max(count - count % 8, min(n, 8))
 
 
-def bytes_within(n: int, memory: int) -> int:
+def bytes_within(n: int, memory: int, live: float) -> int:
     """What it takes at most, with so many bytes; some neighbours and landmarks there always are."""
-    near = 2 * 8 * landmarks_within(n, memory) + BYTES_OF_NEIGHBOUR * neighbours_within(n, memory)
+    met = rows_met(n, live)
+    neighbours = neighbours_within(n, memory, paying_neighbours(met))
+    landmarks = landmarks_within(n, memory, neighbours, met)
+    near = BYTES_OF_LANDMARK * landmarks + BYTES_OF_NEIGHBOUR * neighbours
     return n * max(near, BYTES_OF_PIVOT * pivots_within(n, memory))
 
 

@@ -199,12 +199,13 @@ def conditioned_on(
 
 def _landmark_part(operator: BoundKernel, landmarks: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """C (r, r) and W' (n - r, r)."""
-    rows = operator.with_precision("double").rows(landmarks)
-    lower, failed = torch.linalg.cholesky_ex(rows[:, landmarks])
+    double = operator.with_precision("double")
+    lower, failed = torch.linalg.cholesky_ex(double.rows(landmarks, landmarks))
     if int(failed):
         raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
-    explained = rows.new_empty(len(others), len(landmarks))
-    for start in range(0, len(others), CHUNK):  # so that it is in memory twice at the most
+    explained = lower.new_empty(len(others), len(landmarks))
+    for start in range(0, len(others), CHUNK):  # so that it is in memory once
         some = slice(start, start + CHUNK)
-        explained[some] = torch.linalg.solve_triangular(lower, rows[:, others[some]], upper=False).T
+        rows = double.rows(landmarks, others[some])
+        explained[some] = torch.linalg.solve_triangular(lower, rows, upper=False).T
     return lower, explained

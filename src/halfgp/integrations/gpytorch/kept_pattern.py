@@ -10,7 +10,6 @@ from halfgp.preconditioners import (
     SparseInverseCholesky,
     conditioned_on,
 )
-from halfgp.preconditioners.automatic import landmarks_within
 
 FEW = SparseInverseCholesky(neighbours=30, landmarks=64)  # conditioned on in the time of one or two products
 # Variance over noise from which on more of both repay: twice the passes are saved at 30, and none at 6 (pol
@@ -44,6 +43,5 @@ def _recipe(operator: BoundKernel) -> SparseInverseCholesky:
     noise = operator.nugget.double()
     if float((operator.diagonal().double() / noise).mean()) - 1.0 <= QUIET:
         return FEW
-    usual = AutomaticPreconditioner()
-    count = landmarks_within(operator.size, usual.memory)
-    return SparseInverseCholesky(usual.neighbours, max(count, FEW.landmarks))
+    landmarks, neighbours = AutomaticPreconditioner().counts(operator)
+    return SparseInverseCholesky(neighbours, max(landmarks, FEW.landmarks))
