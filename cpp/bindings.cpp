@@ -111,12 +111,14 @@ void bind_descriptions(nb::module_& m) {
 }
 
 std::shared_ptr<Points> make_points(const KernelProgram& program, bool single, Vector<const std::uint8_t> near,
-                                    const std::vector<Table<const double>>& features) {
+                                    const std::vector<Table<const double>>& features,
+                                    std::optional<Vector<const std::int64_t>> order, std::int64_t runs) {
   std::vector<const double*> tables;
   for (const auto& table : features) tables.push_back(table.data());
+  const Runs held{order ? order->data() : nullptr, runs};
   const nb::gil_scoped_release release;
   return std::make_shared<Points>(static_cast<std::int64_t>(near.shape(0)), near.data(), tables, program.leaves, program.packing, single,
-                                  has_support(program.view()));
+                                  has_support(program.view()), held);
 }
 
 std::vector<double*> pointers(std::vector<std::optional<Table<double>>>& tables) {
@@ -129,8 +131,16 @@ template <class U>
 void bind_scalar_type(nb::class_<KernelMatrix>& matrix) {
   matrix.def(
       "product",
+      [](const KernelMatrix& self, Strided<const U> v, std::optional<Vector<const double>> diagonal, Strided<U> out, int threads) {
+        run(threads, [&](const Execution& execution) {
+          self.product(columns_of(v), diagonal ? diagonal->data() : nullptr, columns_of(out), execution);
+        });
+      },
+      nb::arg("v").noconvert(), nb::arg("diagonal").none(), nb::arg("out").noconvert(), nb::arg("threads"));
+  matrix.def(
+      "product_within",
       [](const KernelMatrix& self, Strided<const U> v, Vector<const double> diagonal, Strided<U> out, int threads) {
-        run(threads, [&](const Execution& execution) { self.product(columns_of(v), diagonal.data(), columns_of(out), execution); });
+        run(threads, [&](const Execution& execution) { self.product_within(columns_of(v), diagonal.data(), columns_of(out), execution); });
       },
       nb::arg("v").noconvert(), nb::arg("diagonal"), nb::arg("out").noconvert(), nb::arg("threads"));
   matrix.def(
@@ -264,7 +274,8 @@ NB_MODULE(_cpu, m) {
   bind_sparse_factor<float>(m, "SparseFactor32");
   bind_sparse_factor<double>(m, "SparseFactor64");
   nb::class_<Points>(m, "Points");
-  m.def("pack", &make_points, nb::arg("program"), nb::arg("single"), nb::arg("near"), nb::arg("features"));
+  m.def("pack", &make_points, nb::arg("program"), nb::arg("single"), nb::arg("near"), nb::arg("features"),
+        nb::arg("order").none(), nb::arg("runs"));
 
   nb::class_<KernelMatrix> matrix(m, "Matrix");
   matrix

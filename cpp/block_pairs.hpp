@@ -12,7 +12,8 @@ struct BlockPair {
 };
 
 // In phase p row r meets column (p - r) mod max(rows, columns), so that in each phase a block takes part once. Of a
-// symmetric grid there are only pairs with row <= column. A bit for each pair: 2,000,000 points take 8 MB.
+// symmetric grid there are only pairs with row <= column. A bit for each pair: 2,000,000 points take 8 MB. The grid may be
+// one within a larger one, that of some blocks with themselves: phases are its own then, and blocks are numbered in the other.
 class BlockPairs {
  public:
   // Of all phases, or of those from `first` up to `last`: the set then has no pair of any other.
@@ -20,28 +21,42 @@ class BlockPairs {
   BlockPairs(std::int64_t rows, std::int64_t columns, bool symmetric, std::int64_t first, std::int64_t last)
       : rows_(rows), columns_(columns), symmetric_(symmetric), phases_(count_phases(rows, columns)), first_(first), last_(last),
         words_((rows + 63) / 64), bits_(static_cast<std::size_t>((last - first) * words_)) {}
+  // Of the blocks from `origin` up to `end` with themselves.
+  static BlockPairs within(std::int64_t origin, std::int64_t end) {
+    BlockPairs pairs(end - origin, end - origin, true);
+    pairs.origin_ = origin;
+    return pairs;
+  }
 
   std::int64_t phases() const { return phases_; }
   std::int64_t first_phase() const { return first_; }
   std::int64_t last_phase() const { return last_; }
   bool symmetric() const { return symmetric_; }
   std::int64_t rows() const { return rows_; }
+  // The first block of the grid, and what all of its blocks are below.
+  std::int64_t origin() const { return origin_; }
+  std::int64_t end() const { return origin_ + phases_; }
 
   // Calls f(row, column) for all pairs of a phase that the grid has, in the set or not. Phases may be looked at, and
   // changed, by different threads.
   template <class Function>
   void for_phase(std::int64_t phase, Function f) const {
     for (std::int64_t row = 0; row < rows_; ++row)
-      if (const std::int64_t column = partner(phase, row); column < columns_ && !(symmetric_ && row > column)) f(row, column);
+      if (const std::int64_t column = partner(phase, row); column < columns_ && !(symmetric_ && row > column))
+        f(row + origin_, column + origin_);
   }
 
-  void insert(std::int64_t row, std::int64_t column) { bits_[word(row, column)] |= std::uint64_t{1} << (row % 64); }
-  bool contains(std::int64_t row, std::int64_t column) const { return bits_[word(row, column)] >> (row % 64) & 1; }
+  void insert(std::int64_t row, std::int64_t column) { bits_[word(row, column)] |= std::uint64_t{1} << bit(row); }
+  bool contains(std::int64_t row, std::int64_t column) const { return bits_[word(row, column)] >> bit(row) & 1; }
+  // Whether the grid has such a pair, in the set or not.
+  bool covers(std::int64_t row, std::int64_t column) const {
+    return row >= origin_ && row < origin_ + rows_ && column >= origin_ && column < origin_ + columns_;
+  }
 
   // How many pairs of the set come before this one; to be had after `count`.
   std::size_t rank(std::int64_t row, std::int64_t column) const {
     const std::size_t at = word(row, column);
-    const std::uint64_t earlier = bits_[at] & ((std::uint64_t{1} << (row % 64)) - 1);
+    const std::uint64_t earlier = bits_[at] & ((std::uint64_t{1} << bit(row)) - 1);
     return before_[at] + static_cast<std::size_t>(__builtin_popcountll(earlier));
   }
   // How many pairs there are.
@@ -68,7 +83,8 @@ class BlockPairs {
         else
           return false;
       pair.row = word_ % pairs_.words_ * 64 + __builtin_ctzll(left_);
-      pair.column = pairs_.partner(pairs_.first_ + word_ / pairs_.words_, pair.row);
+      pair.column = pairs_.partner(pairs_.first_ + word_ / pairs_.words_, pair.row) + pairs_.origin_;
+      pair.row += pairs_.origin_;
       left_ &= left_ - 1;
       return true;
     }
@@ -82,14 +98,15 @@ class BlockPairs {
  private:
   static std::int64_t count_phases(std::int64_t rows, std::int64_t columns) { return rows && columns ? std::max(rows, columns) : 0; }
   std::int64_t partner(std::int64_t phase, std::int64_t row) const { return phase >= row ? phase - row : phase - row + phases_; }
+  int bit(std::int64_t row) const { return static_cast<int>((row - origin_) % 64); }
   std::size_t word(std::int64_t row, std::int64_t column) const {
-    const std::int64_t sum = row + column, phase = sum < phases_ ? sum : sum - phases_;
-    return static_cast<std::size_t>((phase - first_) * words_ + row / 64);
+    const std::int64_t sum = row + column - 2 * origin_, phase = sum < phases_ ? sum : sum - phases_;
+    return static_cast<std::size_t>((phase - first_) * words_ + (row - origin_) / 64);
   }
 
   std::int64_t rows_, columns_;
   bool symmetric_;
-  std::int64_t phases_, first_, last_, words_;
+  std::int64_t phases_, first_, last_, words_, origin_ = 0;
   std::vector<std::uint64_t> bits_;    // by phase, words of rows
   std::vector<std::size_t> before_;    // by word
 };

@@ -67,18 +67,24 @@ std::shared_ptr<const Points> receive_points(const KernelProgram& program, bool 
     table = receive_many<double>();
     tables.push_back(table.data());
   }
+  const auto order = receive_many<std::int64_t>();
+  const Runs held{order.empty() ? nullptr : order.data(), receive<std::int64_t>()};
   return std::make_shared<Points>(static_cast<std::int64_t>(near.size()), near.data(), tables, program.leaves,
-                                  program.packing, single, has_support(program.view()));
+                                  program.packing, single, has_support(program.view()), held);
 }
 
 template <class U>
-void serve_product(const KernelMatrix& matrix, std::size_t rows, const Execution& execution) {
+void serve_product(const KernelMatrix& matrix, bool within, std::size_t rows, const Execution& execution) {
   const auto count = receive<std::int32_t>();
   const auto vectors = receive_many<U>();
   const auto diagonal = receive_many<double>();
-  std::vector<U> results(rows * static_cast<std::size_t>(count));
-  matrix.product(Columns<const U>{vectors.data(), count, count, 1}, diagonal.data(),
-                 Columns<U>{results.data(), count, count, 1}, execution);
+  std::vector<U> results(within ? vectors.size() : rows * static_cast<std::size_t>(count));
+  const Columns<const U> from{vectors.data(), count, count, 1};
+  const Columns<U> to{results.data(), count, count, 1};
+  if (within)
+    matrix.product_within(from, diagonal.data(), to, execution);
+  else
+    matrix.product(from, diagonal.empty() ? nullptr : diagonal.data(), to, execution);
   send(results);
 }
 
@@ -123,7 +129,8 @@ void serve_gradient(const KernelMatrix& matrix, const std::vector<Leaf>& leaves,
 template <class U>
 void serve(const std::string& operation, const KernelMatrix& matrix, const std::vector<Leaf>& leaves, std::size_t rows,
            std::size_t columns, const Execution& execution) {
-  if (operation == "product") return serve_product<U>(matrix, rows, execution);
+  if (operation == "product") return serve_product<U>(matrix, false, rows, execution);
+  if (operation == "product_within") return serve_product<U>(matrix, true, rows, execution);
   if (operation == "block") return serve_block<U>(matrix, rows, columns, execution);
   if (operation == "share_skipped") return send(std::vector<double>{matrix.share_skipped()});
   if (operation == "tiles") return send(std::vector<double>{static_cast<double>(matrix.tiles())});

@@ -54,7 +54,7 @@ Tile KernelMatrix::tile(const Program& program, std::int64_t row, std::int64_t c
   Tile tile = whole_tile(program, row, column, paths);
   if (!live_.whole(row, column)) std::ranges::copy(spans(support_, *rows_, columns(), row, column), tile.spans);
   if (stored_format_ != Stored::none) {
-    tile.stored = stored_.bytes_at(live_.pairs().rank(row, column) * kBlock * kBlock * stored_width(stored_format_, width()));
+    tile.stored = stored_.bytes_at(live_.rank(row, column) * kBlock * kBlock * stored_width(stored_format_, width()));
     tile.stored_format = stored_format_;
   }
   return tile;
@@ -70,13 +70,13 @@ double KernelMatrix::dropped(const Execution& execution) const {
 }
 
 template <class U>
-Memory KernelMatrix::pack(const Columns<const U>& vectors, const Points& points) const {
+Memory KernelMatrix::pack(const Columns<const U>& vectors, const Window& window) const {
   const int count = vectors.count;
-  Memory panel = Memory::zeroed(static_cast<std::size_t>(points.blocks()) * kBlock * count * width());
+  Memory panel = Memory::zeroed(static_cast<std::size_t>(window.blocks()) * kBlock * count * width());
   if (single_)
-    pack_panel(vectors, points, 0, count, panel.as<float>());
+    pack_panel(vectors, window, 0, count, panel.as<float>());
   else
-    pack_panel(vectors, points, 0, count, panel.as<double>());
+    pack_panel(vectors, window, 0, count, panel.as<double>());
   return panel;
 }
 
@@ -99,46 +99,54 @@ void KernelMatrix::product(const Columns<const U>& vectors, const double* diagon
                            const Execution& execution) const {
   const Execution sized = this->sized(execution, rows_->count() * columns().count());
   if (square())
-    square_product(vectors, diagonal, results, sized);
+    square_product(live_.rest(), Window(*rows_), vectors, diagonal, results, sized);
   else
     rectangular_product(vectors, results, sized);
 }
 
+template <class U>
+void KernelMatrix::product_within(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results,
+                                  const Execution& execution) const {
+  const BlockPairs& pairs = live_.own();
+  const Window window = Window::alone(*rows_, pairs.origin(), pairs.end());
+  const std::int64_t points = pairs.phases() * kBlock;
+  square_product(pairs, window, vectors, diagonal, results, sized(execution, points * points));
+}
+
 // Each pair of blocks is evaluated once and multiplies both blocks' vectors.
 template <class U>
-void KernelMatrix::square_product(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results,
-                                  const Execution& execution) const {
+void KernelMatrix::square_product(const BlockPairs& pairs, const Window& window, const Columns<const U>& vectors,
+                                  const double* diagonal, const Columns<U>& results, const Execution& execution) const {
   const int count = vectors.count;
   const Program program = program_.view();
   const std::size_t panel = static_cast<std::size_t>(kBlock) * count, bytes = panel * width();
-  const Memory packed = pack(vectors, *rows_);
-  Memory sums = Memory::zeroed(static_cast<std::size_t>(rows_->blocks()) * panel * sizeof(double));
+  const Memory packed = pack(vectors, window);
+  Memory sums = Memory::zeroed(static_cast<std::size_t>(window.blocks()) * panel * sizeof(double));
+  auto at = [&](std::int64_t block) { return static_cast<std::size_t>(block - window.first()); };
   std::vector<Memory> scratches = scratch(program, execution), parts;
   for (int worker = 0; worker < execution.threads; ++worker) parts.emplace_back(2 * bytes);
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(execution.threads), std::vector<Path>(program_.leaves.size()));
 
   for_each_pair(
-      live_.pairs(), execution,
+      pairs, execution,
       [&](std::int64_t row, std::int64_t column, int worker) {
         const auto w = static_cast<std::size_t>(worker);
-        const Product product{count, packed.bytes_at(static_cast<std::size_t>(row) * bytes),
-                              packed.bytes_at(static_cast<std::size_t>(column) * bytes), parts[w].bytes_at(0),
+        const Product product{count, packed.bytes_at(at(row) * bytes), packed.bytes_at(at(column) * bytes), parts[w].bytes_at(0),
                               row == column ? nullptr : parts[w].bytes_at(bytes)};
         functions().product(tile(program, row, column, paths[w]), product, scratches[w].as<void>());
       },
       [&](std::int64_t row, std::int64_t column, int worker) {
         const Memory& part = parts[static_cast<std::size_t>(worker)];
-        functions().accumulate(part.bytes_at(0), panel, sums.as<double>() + static_cast<std::size_t>(row) * panel);
-        if (row != column)
-          functions().accumulate(part.bytes_at(bytes), panel, sums.as<double>() + static_cast<std::size_t>(column) * panel);
+        functions().accumulate(part.bytes_at(0), panel, sums.as<double>() + at(row) * panel);
+        if (row != column) functions().accumulate(part.bytes_at(bytes), panel, sums.as<double>() + at(column) * panel);
       });
 
-  for (std::int64_t strip = 0; strip < rows_->blocks() * kStrips; ++strip) {
+  for (std::int64_t strip = 0; strip < window.blocks() * kStrips; ++strip) {
     const double* sum = sums.as<double>() + strip * count * kStrip;
-    for_strip(*rows_, strip, [&](std::int64_t point, int lane) {
+    for_strip(window, strip, [&](std::int64_t row, int lane) {
       for (int c = 0; c < count; ++c) {
-        const auto v = static_cast<double>(vectors.at(point, c));
-        results.at(point, c) = static_cast<U>(sum[c * kStrip + lane] * program_.scale + diagonal[point] * v);
+        const double own = diagonal ? diagonal[row] * static_cast<double>(vectors.at(row, c)) : 0.0;
+        results.at(row, c) = static_cast<U>(sum[c * kStrip + lane] * program_.scale + own);
       }
     });
   }
@@ -151,7 +159,7 @@ void KernelMatrix::rectangular_product(const Columns<const U>& vectors, const Co
   const int count = vectors.count;
   const Program program = program_.view();
   const std::size_t panel = static_cast<std::size_t>(kBlock) * count, bytes = panel * width();
-  const Memory packed = pack(vectors, columns());
+  const Memory packed = pack(vectors, Window(columns()));
   std::vector<Memory> scratches = scratch(program, execution), parts, sums;
   for (int worker = 0; worker < execution.threads; ++worker) {
     parts.emplace_back(bytes);
@@ -213,22 +221,24 @@ void KernelMatrix::store(Stored format, const Execution& execution) {
   Memory entries(live_.count() * tile_bytes);
   std::vector<Memory> scratches = scratch(program, sized);
   std::vector<std::vector<Path>> paths(static_cast<std::size_t>(sized.threads), std::vector<Path>(program_.leaves.size()));
-  const BlockPairs& pairs = live_.pairs();
-  for_each_task(pairs.last_phase() - pairs.first_phase(), sized, [&](std::int64_t index, int worker, const Check& check) {
-    const auto w = static_cast<std::size_t>(worker);
-    pairs.for_phase(pairs.first_phase() + index, [&](std::int64_t row, std::int64_t column) {
-      if (!pairs.contains(row, column)) return;
-      check();
-      functions().store(tile(program, row, column, paths[w]), format, entries.bytes_at(pairs.rank(row, column) * tile_bytes),
-                        scratches[w].as<void>());
+  for (const BlockPairs* pairs : {&live_.own(), &live_.rest()})
+    for_each_task(pairs->last_phase() - pairs->first_phase(), sized, [&](std::int64_t index, int worker, const Check& check) {
+      const auto w = static_cast<std::size_t>(worker);
+      pairs->for_phase(pairs->first_phase() + index, [&](std::int64_t row, std::int64_t column) {
+        if (!pairs->contains(row, column)) return;
+        check();
+        functions().store(tile(program, row, column, paths[w]), format, entries.bytes_at(live_.rank(row, column) * tile_bytes),
+                          scratches[w].as<void>());
+      });
     });
-  });
   stored_ = std::move(entries);
   stored_format_ = format;
 }
 
 template void KernelMatrix::product(const Columns<const float>&, const double*, const Columns<float>&, const Execution&) const;
+template void KernelMatrix::product_within(const Columns<const float>&, const double*, const Columns<float>&, const Execution&) const;
 template void KernelMatrix::product(const Columns<const double>&, const double*, const Columns<double>&, const Execution&) const;
+template void KernelMatrix::product_within(const Columns<const double>&, const double*, const Columns<double>&, const Execution&) const;
 template void KernelMatrix::block(float*, const Execution&) const;
 template void KernelMatrix::block(double*, const Execution&) const;
 

@@ -73,9 +73,14 @@ class KernelMatrix {
 
   KernelMatrix(const KernelMatrix&) = delete;
 
-  // results (rows, count) = scale K vectors + diagonal * vectors, in any layout; U is float or double.
+  // results (rows, count) = scale K vectors + diagonal * vectors, in any layout; U is float or double. No diagonal is zero.
+  // Where points are in runs, a part's tiles within its own are not in it.
   template <class U>
   void product(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results, const Execution& execution) const;
+  // The product with these, of vectors and results (points of the run, count), their points ascending.
+  template <class U>
+  void product_within(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results,
+                      const Execution& execution) const;
 
   // The gradient of sum_c left_c' K right_c over the off-diagonal entries. row_features, column_features: by leaf,
   // (points, f) row-major, += the gradient in the scaled features; null where not wanted (square: rows only).
@@ -110,13 +115,13 @@ class KernelMatrix {
   Tile whole_tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const;
   Tile tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const;
   template <class U>
-  Memory pack(const Columns<const U>& vectors, const Points& points) const;
+  Memory pack(const Columns<const U>& vectors, const Window& window) const;
   std::vector<Memory> scratch(const Program& program, const Execution& execution) const;
   Execution sized(const Execution& execution, std::int64_t work) const;
 
   template <class U>
-  void square_product(const Columns<const U>& vectors, const double* diagonal, const Columns<U>& results,
-                      const Execution& execution) const;
+  void square_product(const BlockPairs& pairs, const Window& window, const Columns<const U>& vectors, const double* diagonal,
+                      const Columns<U>& results, const Execution& execution) const;
   template <class U>
   void rectangular_product(const Columns<const U>& vectors, const Columns<U>& results, const Execution& execution) const;
 

@@ -122,9 +122,10 @@ class GradientPass {
 
   Memory weights(const Points& points, const U* first, const U* second, int count) const {
     Memory packed = Memory::zeroed(blocks(points) * kBlock * weight_count_ * matrix_.width());
+    const Window all(points);
     auto pack = [&](auto* to) {
-      pack_panel(Columns<const U>{first, count, count, 1}, points, 0, weight_count_, to);
-      if (second) pack_panel(Columns<const U>{second, count, count, 1}, points, count, weight_count_, to);
+      pack_panel(Columns<const U>{first, count, count, 1}, all, 0, weight_count_, to);
+      if (second) pack_panel(Columns<const U>{second, count, count, 1}, all, count, weight_count_, to);
     };
     matrix_.single_ ? pack(packed.as<float>()) : pack(packed.as<double>());
     return packed;
@@ -138,8 +139,9 @@ class GradientPass {
     if (!out) return;
     const int f = described_.leaves[l].features;
     const double factor = described_.packing[l].factor * described_.scale;
-    for (std::int64_t strip = 0; strip < points.blocks() * kStrips; ++strip)
-      for_strip(points, strip, [&](std::int64_t point, int lane) {
+    const Window all(points);
+    for (std::int64_t strip = 0; strip < all.blocks() * kStrips; ++strip)
+      for_strip(all, strip, [&](std::int64_t point, int lane) {
         for (int k = 0; k < f; ++k) out[point * f + k] += panels[static_cast<std::size_t>((strip * f + k) * kStrip + lane)] * factor;
       });
   }
@@ -163,10 +165,11 @@ GradientSums KernelMatrix::gradient(const U* left, const U* right, int count, co
                                     const std::vector<double*>& column_features, const Execution& execution) const {
   const Execution sized = this->sized(execution, rows_->count() * columns().count());
   GradientPass<U> pass(*this, left, right, count, row_features, column_features, sized);
-  for_each_pair(
-      live_.pairs(), sized,
-      [&](std::int64_t row, std::int64_t column, int worker) { pass.compute(row, column, worker); },
-      [&](std::int64_t row, std::int64_t column, int worker) { pass.commit(row, column, worker); });
+  for (const BlockPairs* pairs : {&live_.own(), &live_.rest()})
+    for_each_pair(
+        *pairs, sized,
+        [&](std::int64_t row, std::int64_t column, int worker) { pass.compute(row, column, worker); },
+        [&](std::int64_t row, std::int64_t column, int worker) { pass.commit(row, column, worker); });
   return pass.finish();
 }
 

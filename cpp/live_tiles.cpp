@@ -1,8 +1,8 @@
 #include "live_tiles.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+#include <utility>
 
 namespace halfgp {
 namespace {
@@ -31,11 +31,6 @@ double entries_of(const Spans& spans, const Points& rows, const Points& columns,
 std::int64_t work_of(double entries) { return static_cast<std::int64_t>(entries) + kAddingUp; }
 double times(std::int64_t row, std::int64_t column, bool symmetric) { return symmetric && row != column ? 2.0 : 1.0; }
 
-// The first of `work` units that falls to this part.
-std::int64_t share(std::int64_t work, std::int64_t index, std::int64_t count) {
-  return work / count * index + work % count * index / count;
-}
-
 }  // namespace
 
 Spans spans(const Support& support, const Points& rows, const Points& columns, std::int64_t row, std::int64_t column) {
@@ -51,71 +46,103 @@ Spans spans(const Support& support, const Points& rows, const Points& columns, s
   return found;
 }
 
-LiveTiles::LiveTiles(std::int64_t rows, std::int64_t columns, bool symmetric)
-    : live_(rows, columns, symmetric), cut_(0, 0, symmetric) {
-  for (std::int64_t phase = 0; phase < live_.phases(); ++phase)
-    live_.for_phase(phase, [&](std::int64_t row, std::int64_t column) { live_.insert(row, column); });
-  count_ = live_.count();
-}
+namespace {
 
-template <class Function>
-void LiveTiles::for_live(const Support* support, const Points& rows, const Points& columns, std::int64_t phase, Function f) const {
-  live_.for_phase(phase, [&](std::int64_t row, std::int64_t column) {
-    if (support && support->blocks_apart(row, column)) return;
-    Spans found;
-    if (support && !support->all_kept(row, column)) found = spans(*support, rows, columns, row, column);
-    f(row, column, found);
-  });
-}
+// What there is to be found out about tiles.
+struct Sight {
+  const Support* support;
+  const Points& rows;
+  const Points& columns;
 
-std::vector<std::int64_t> LiveTiles::survey(const Support* support, const Points& rows, const Points& columns,
-                                            const Execution& execution) {
-  const auto phases = static_cast<std::size_t>(live_.phases());
-  std::vector<std::int64_t> before(phases + 1);
-  std::vector<double> entries(phases);
-  for_each_task(live_.phases(), execution, [&](std::int64_t phase, int, const Check&) {
-    for_live(support, rows, columns, phase, [&](std::int64_t row, std::int64_t column, const Spans& found) {
-      const double seen = entries_of(found, rows, columns, {row, column});
-      before[static_cast<std::size_t>(phase) + 1] += work_of(seen);
-      entries[static_cast<std::size_t>(phase)] += times(row, column, live_.symmetric()) * seen;
+  bool between(const BlockPair& at) const { return rows.runs() == 1 || rows.run_of(at.row) != rows.run_of(at.column); }
+
+  // Calls f(at, whole, entries) for every tile of a phase of a grid that has entries, whole if no strip is left out.
+  template <class Function>
+  void for_live(const BlockPairs& grid, std::int64_t phase, Function f) const {
+    grid.for_phase(phase, [&](std::int64_t row, std::int64_t column) {
+      if (support && support->blocks_apart(row, column)) return;
+      Spans found;
+      if (support && !support->all_kept(row, column)) found = spans(*support, rows, columns, row, column);
+      const BlockPair at{row, column};
+      f(at, is_whole(found, strips_of(rows, row), strips_of(columns, column)), entries_of(found, rows, columns, at));
     });
-  });
-  std::partial_sum(before.begin(), before.end(), before.begin());
-  entries_ = std::accumulate(entries.begin(), entries.end(), 0.0);
-  return before;
+  }
+
+  // Puts the tiles into a set for which wanted(phase) says so, a function of each one and of its entries, in their order.
+  template <class Wanted>
+  void choose(TileSet& set, Wanted wanted, const Execution& execution) const {
+    const BlockPairs& grid = set.live;
+    for_each_task(grid.last_phase() - grid.first_phase(), execution, [&](std::int64_t index, int, const Check&) {
+      auto is_wanted = wanted(grid.first_phase() + index);
+      for_live(grid, grid.first_phase() + index, [&](const BlockPair& at, bool whole, double entries) {
+        if (!is_wanted(at, entries)) return;
+        set.live.insert(at.row, at.column);
+        if (!whole) set.cut.insert(at.row, at.column);
+      });
+    });
+    set.count = set.live.count();
+  }
+};
+
+}  // namespace
+
+LiveTiles::LiveTiles(std::int64_t rows, std::int64_t columns, bool symmetric)
+    : own_(BlockPairs(0, 0, symmetric), false), rest_(BlockPairs(rows, columns, symmetric), false) {
+  BlockPairs& all = rest_.live;
+  for (std::int64_t phase = 0; phase < all.phases(); ++phase)
+    all.for_phase(phase, [&](std::int64_t row, std::int64_t column) { all.insert(row, column); });
+  rest_.count = all.count();
 }
 
 LiveTiles::LiveTiles(const Support* support, const Points& rows, const Points& columns, bool symmetric, const Part& part,
                      const Execution& execution)
-    : live_(rows.blocks(), columns.blocks(), symmetric, 0, 0), cut_(0, 0, symmetric) {
-  // By work: where the part begins and ends, and, unless it is the whole, where every phase does.
-  std::vector<std::int64_t> before;
-  std::int64_t from = 0, to = std::numeric_limits<std::int64_t>::max(), first = 0, last = live_.phases();
-  if (part.count > 1) {
-    before = survey(support, rows, columns, execution);
-    from = share(before.back(), part.index, part.count);
-    to = share(before.back(), part.index + 1, part.count);
-    first = std::upper_bound(before.begin(), before.end() - 1, from) - before.begin() - (before.size() > 1);
-    last = std::max<std::int64_t>(first, std::lower_bound(before.begin(), before.end() - 1, to) - before.begin());
+    : LiveTiles(0, 0, symmetric) {
+  const Sight sight{support, rows, columns};
+  const std::int64_t phases = BlockPairs(rows.blocks(), columns.blocks(), symmetric, 0, 0).phases();
+  auto window = [&](std::int64_t first, std::int64_t last) {
+    return TileSet(BlockPairs(rows.blocks(), columns.blocks(), symmetric, first, last), support != nullptr);
+  };
+  std::vector<double> seen(static_cast<std::size_t>(phases));
+  auto see = [&](const BlockPair& at, std::int64_t phase, double entries) {
+    seen[static_cast<std::size_t>(phase)] += times(at.row, at.column, symmetric) * entries;
+  };
+  if (part.count == 1) {
+    rest_ = window(0, phases);
+    auto every = [&](std::int64_t phase) {
+      return [&see, phase](const BlockPair& at, double entries) { return see(at, phase, entries), true; };
+    };
+    sight.choose(rest_, every, execution);
+    entries_ = std::accumulate(seen.begin(), seen.end(), 0.0);
+    return;
   }
-  live_ = BlockPairs(rows.blocks(), columns.blocks(), symmetric, first, last);
-  cut_ = support ? live_ : cut_;
-  std::vector<double> entries(static_cast<std::size_t>(last - first));
-  for_each_task(last - first, execution, [&](std::int64_t index, int, const Check&) {
-    const std::int64_t phase = first + index;
-    std::int64_t done = before.empty() ? 0 : before[static_cast<std::size_t>(phase)];
-    for_live(support, rows, columns, phase, [&](std::int64_t row, std::int64_t column, const Spans& found) {
-      const double seen = entries_of(found, rows, columns, {row, column});
-      const std::int64_t begins = done;
-      done += work_of(seen);
-      if (begins < from || begins >= to) return;
-      live_.insert(row, column);
-      if (!is_whole(found, strips_of(rows, row), strips_of(columns, column))) cut_.insert(row, column);
-      entries[static_cast<std::size_t>(index)] += times(row, column, symmetric) * seen;
+  Work work(phases);
+  for_each_task(phases, execution, [&](std::int64_t phase, int, const Check&) {
+    sight.for_live(window(0, 0).live, phase, [&](const BlockPair& at, bool, double entries) {
+      (sight.between(at) ? work.between[static_cast<std::size_t>(phase)] : work.within[static_cast<std::size_t>(at.row + at.column)]) +=
+          work_of(entries);
+      see(at, phase, entries);
     });
   });
-  count_ = live_.count();
-  if (before.empty()) entries_ = std::accumulate(entries.begin(), entries.end(), 0.0);
+  entries_ = std::accumulate(seen.begin(), seen.end(), 0.0);
+
+  const Division division(std::move(work), rows, part);
+  if (rows.runs() > 1 && rows.runs() == part.count) {
+    const std::int64_t origin = rows.run_begins(part.index), end = rows.run_begins(part.index + 1);
+    own_ = TileSet(BlockPairs::within(origin, end), support != nullptr);
+    auto kept = [&](std::int64_t phase) {
+      return [walk = Division::Walk(division, phase, origin + phase + end)](const BlockPair& at, double entries) mutable {
+        return walk.keeps(at.row + at.column, work_of(entries));
+      };
+    };
+    sight.choose(own_, kept, execution);
+  }
+  rest_ = window(division.first_phase(), division.last_phase());
+  auto taken = [&](std::int64_t phase) {
+    return [&sight, walk = Division::Walk(division, phase, phase + phases)](const BlockPair& at, double entries) mutable {
+      return walk.takes(sight.between(at), at.row + at.column, work_of(entries));
+    };
+  };
+  sight.choose(rest_, taken, execution);
 }
 
 }  // namespace halfgp

@@ -6,14 +6,19 @@
 #include <vector>
 
 #include "block_pairs.hpp"
+#include "division.hpp"
 #include "schedule.hpp"
 #include "support.hpp"
 
 namespace halfgp {
 
-// One of `count` shares of the tiles that take about the same time, each tile in one of them.
-struct Part {
-  std::int64_t index = 0, count = 1;
+// Pairs of blocks, and which of them have strips that are left out.
+struct TileSet {
+  explicit TileSet(const BlockPairs& empty, bool cuts) : live(empty), cut(cuts ? empty : BlockPairs(0, 0, empty.symmetric())) {}
+  bool whole(std::int64_t row, std::int64_t column) const { return cut.phases() == 0 || !cut.contains(row, column); }
+
+  BlockPairs live, cut;
+  std::size_t count = 0;
 };
 
 class LiveTiles {
@@ -21,26 +26,31 @@ class LiveTiles {
   // All tiles of a grid.
   LiveTiles(std::int64_t rows, std::int64_t columns, bool symmetric);
   // Those that `support` has entries in, or all where there is none, and of them a part: who computes another one comes to
-  // parts that fit. Rows and columns of a symmetric grid are the same points.
+  // parts that fit. Rows and columns of a symmetric grid are the same points. Where these are in as many runs as there are
+  // parts, a part has first of all tiles within its own run, as far as its share of the work goes.
   LiveTiles(const Support* support, const Points& rows, const Points& columns, bool symmetric, const Part& part,
             const Execution& execution);
 
-  const BlockPairs& pairs() const { return live_; }
-  bool contains(std::int64_t row, std::int64_t column) const { return live_.contains(row, column); }
-  bool whole(std::int64_t row, std::int64_t column) const { return cut_.phases() == 0 || !cut_.contains(row, column); }
-  std::size_t count() const { return count_; }
+  // Tiles within the part's run of points, and the others.
+  const BlockPairs& own() const { return own_.live; }
+  const BlockPairs& rest() const { return rest_.live; }
+  bool contains(std::int64_t row, std::int64_t column) const { return rest_.live.contains(row, column); }  // no part of several
+  bool whole(std::int64_t row, std::int64_t column) const { return set_of(row, column).whole(row, column); }
+  // How many there are, and how many come before one of them: first those within, then the others.
+  std::size_t count() const { return own_.count + rest_.count; }
+  std::size_t rank(std::int64_t row, std::int64_t column) const {
+    const TileSet& set = set_of(row, column);
+    return set.live.rank(row, column) + (&set == &rest_ ? own_.count : 0);
+  }
   // Of all entries of the matrix, how many are looked at, by all parts together.
   double entries() const { return entries_; }
 
  private:
-  // Calls f(row, column, spans) for every tile of a phase that has entries.
-  template <class Function>
-  void for_live(const Support* support, const Points& rows, const Points& columns, std::int64_t phase, Function f) const;
-  // How much work comes before each phase, and in all, with all of their entries counted.
-  std::vector<std::int64_t> survey(const Support* support, const Points& rows, const Points& columns, const Execution& execution);
+  const TileSet& set_of(std::int64_t row, std::int64_t column) const {
+    return own_.live.covers(row, column) && own_.live.contains(row, column) ? own_ : rest_;
+  }
 
-  BlockPairs live_, cut_;
-  std::size_t count_ = 0;
+  TileSet own_, rest_;
   double entries_ = 0;
 };
 

@@ -39,6 +39,9 @@ class Places {
   std::vector<double> copy_;
 };
 
+// Where a part of so many things begins, as `Part.of` has it in Python.
+std::int64_t begins(std::int64_t things, std::int64_t index, std::int64_t count) { return things * index / count; }
+
 }  // namespace
 
 Boxes::Boxes(std::size_t runs, int features) : features(features), corners(runs * 2 * features), norms(runs) {
@@ -59,20 +62,26 @@ void Boxes::include(std::size_t run, const double* low, const double* high, doub
 }
 
 Points::Points(std::int64_t count, const std::uint8_t* near, const std::vector<const double*>& features,
-               const std::vector<Leaf>& leaves, const std::vector<LeafPacking>& packing, bool single, bool gathered)
-    : count_(count), gathered_(gathered), leaf_count_(leaves.size()), packed_(leaves.size()) {
-  for (const bool wanted : {true, false}) {
-    const std::size_t start = order_.size();
-    std::vector<std::int64_t> rows;
-    for (std::int64_t i = 0; i < count; ++i)
-      if ((near[i] != 0) == wanted) rows.push_back(i);
-    if (gathered) rows = Places(count, features, leaves, packing).gathered(std::move(rows));
-    order_.insert(order_.end(), rows.begin(), rows.end());
-    for (std::size_t at = start; at < order_.size(); at += kBlock) {
-      near_.push_back(wanted);
-      live_.push_back(static_cast<int>(order_.size() - at < kBlock ? order_.size() - at : kBlock));
+               const std::vector<Leaf>& leaves, const std::vector<LeafPacking>& packing, bool single, bool gathered,
+               const Runs& runs)
+    : count_(count), gathered_(gathered), leaf_count_(leaves.size()), run_begins_{0}, packed_(leaves.size()) {
+  const Places places(gathered ? count : 0, features, leaves, packing);
+  for (std::int64_t run = 0; run < runs.count; ++run) {
+    for (const bool wanted : {true, false}) {
+      const std::size_t start = order_.size();
+      std::vector<std::int64_t> rows;
+      for (std::int64_t i = begins(count, run, runs.count); i < begins(count, run + 1, runs.count); ++i)
+        if (const std::int64_t row = runs.order ? runs.order[i] : i; (near[row] != 0) == wanted) rows.push_back(row);
+      if (gathered) rows = places.gathered(std::move(rows));
+      order_.insert(order_.end(), rows.begin(), rows.end());
+      for (std::size_t at = start; at < order_.size(); at += kBlock) {
+        near_.push_back(wanted);
+        live_.push_back(static_cast<int>(order_.size() - at < kBlock ? order_.size() - at : kBlock));
+      }
+      order_.resize((order_.size() + kBlock - 1) / kBlock * kBlock, -1);
     }
-    order_.resize((order_.size() + kBlock - 1) / kBlock * kBlock, -1);
+    run_begins_.push_back(blocks());
+    run_of_.resize(near_.size(), run);
   }
   views_.resize(near_.size() * leaf_count_);
   for (std::size_t l = 0; l < leaf_count_; ++l) {

@@ -119,7 +119,7 @@ void for_each_task(std::int64_t count, const Execution& execution,
 void for_each_pair(const BlockPairs& pairs, const Execution& execution,
                    const std::function<void(std::int64_t, std::int64_t, int)>& compute,
                    const std::function<void(std::int64_t, std::int64_t, int)>& commit) {
-  Queues rows(pairs.phases()), others(pairs.symmetric() ? 0 : pairs.phases());
+  Queues rows(pairs.end()), others(pairs.symmetric() ? 0 : pairs.end());
   Queues& columns = pairs.symmetric() ? rows : others;  // of a symmetric grid the same blocks
   BlockPairs::Cursor cursor(pairs);
   std::mutex mutex;

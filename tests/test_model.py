@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 
 import numpy as np
@@ -380,6 +381,20 @@ def test_callbacks_see_every_step():
 def test_callbacks_that_are_none_are_refused(callbacks):
     with pytest.raises(InputError, match="`callbacks` must be a sequence of functions of one event"):
         ExactGP(**QUICK).fit(X, y, callbacks=callbacks)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_points_are_held_in_double_once_beside_those_of_the_caller(dtype):
+    """As standardised; no copy in the units of the user is there during the work."""
+    rows, held = X[:, [0, 1, 0, 1, 0]].astype(dtype), set()  # of a shape that nothing else has
+
+    def watch(event):
+        for found in gc.get_objects():
+            if type(found) is torch.Tensor and found.shape == rows.shape and found.dtype == torch.float64:
+                held.add(found.data_ptr())
+
+    ExactGP(method="cg", training__subset=50, training__steps=0, **QUICK).fit(rows, y, callbacks=(watch,))
+    assert len(held - {rows.ctypes.data}) == 1
 
 
 def test_unstandardised_targets_far_from_zero_are_fitted():

@@ -21,6 +21,7 @@ LATENCY = 2e-4  # seconds of a meeting; 1.5e-4 and 3e-4 were measured with two r
 MEETINGS = 12  # of a pass, for sums, beside the two of its vectors: an iteration of CG and its preconditioner
 TILE = 256  # rows and columns of a tile, of which a bit is kept, twice
 GATHERED = 8 + 8 + 4 + 8  # bytes of a number of a gathered vector: itself, its sums, as packed, and as sent
+HOLDER = 8  # bytes of a row: who holds it
 POINTS = 3 * 8  # bytes of a number of a point: as given, standardised, and packed
 
 
@@ -139,5 +140,5 @@ def _memory(whole: Plan, targets: int, columns: int, ranks: int) -> int:
     points = n * (whole.features + targets) * POINTS
     work = max(whole.memory - points - RESIDENT, 0)
     tiles = 2 * (n / TILE) ** 2 / 2 / 8 / ranks  # two bits for a pair
-    gathered = GATHERED * n * columns if ranks > 1 else 0
+    gathered = (GATHERED * columns + HOLDER) * n if ranks > 1 else 0
     return round(RESIDENT + points + max(work / ranks, min(work, dense_bytes(whole))) + tiles + gathered)

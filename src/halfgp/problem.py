@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from halfgp.backends import Backend
-from halfgp.backends.part import WHOLE, Part
+from halfgp.backends.part import WHOLE, Part, shared_out
 from halfgp.distributed.ranks import Ranks
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.nearest import along_a_curve
 from halfgp.operators import KernelOperator, Operator, ShardedKernel
 from halfgp.precision import Precision
 
@@ -56,9 +58,9 @@ class Problem:
         return len(self.x)
 
     @property
-    def held(self) -> slice:
-        """The rows whose vectors are held here."""
-        return slice(0, self.rows) if self.ranks is None else self.ranks.held(self.rows)
+    def held(self) -> slice | Tensor:
+        """The rows whose vectors are held here: an index of anything that has all of them."""
+        return self.rows_part.held(self.rows)
 
     @property
     def alone(self) -> Problem:
@@ -69,6 +71,21 @@ class Problem:
     def part(self) -> Part:
         """Of whatever is shared out, what is done here."""
         return WHOLE if self.ranks is None else self.ranks.part
+
+    @cached_property
+    def rows_part(self) -> Part:
+        """Of the rows, what is held here: near ones, so that many entries between them are not zero.
+
+        Wherever a row is held, it has its number among all of them, and so random draws, files and
+        checkpoints know nothing of it.
+        """
+        if self.ranks is None:
+            return WHOLE
+        return replace(self.part, order=shared_out(along_a_curve(self.x), self.ranks.count))
+
+    def whole(self, v: Tensor) -> Tensor:
+        """All rows (n, ...) of a vector of those held here, in their own order."""
+        return v if self.ranks is None else self.ranks.gathering(v, self.rows, self.rows_part.order)()
 
     def total(self, partial: Tensor) -> Tensor:
         """A sum from what of it was done here."""
@@ -81,7 +98,7 @@ class Problem:
         return dict(zip(partial, self.ranks.totals(list(partial.values())), strict=True))
 
     def gathered(self, v: Tensor, count: int) -> Tensor:
-        """All of so many rows from those that were done here, its part of them."""
+        """All of so many things from those that were done here, its part of them."""
         return v if self.ranks is None else self.ranks.gathered(v, count)
 
     def in_runs(self, order: Tensor, work: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
@@ -105,8 +122,8 @@ class Problem:
         """K + noise as solvers see it, for vectors (m, t) of the rows that are held."""
         if self.ranks is None:
             return self.operator(hyperparameters, precision).bound
-        summand = self.operator(hyperparameters, precision, self.ranks.part).bound
-        return ShardedKernel(summand, self.ranks)
+        summand = self.operator(hyperparameters, precision, self.rows_part).bound
+        return ShardedKernel(summand, self.ranks, self.rows_part)
 
     def operator(
         self,

@@ -102,8 +102,14 @@ class Matrix:
         self._ask(operation, torch.float64, threads)
         return self.engine.receive(np.float64).item()
 
-    def product(self, v: Tensor, diagonal: Tensor, out: Tensor, threads: int) -> None:
-        self._ask("product", v.dtype, threads, struct.pack("<i", v.shape[1]), _array(v), _array(diagonal))
+    def product(self, v: Tensor, diagonal: Tensor | None, out: Tensor, threads: int) -> None:
+        self._multiply("product", v, torch.empty(0).double() if diagonal is None else diagonal, out, threads)
+
+    def product_within(self, v: Tensor, diagonal: Tensor, out: Tensor, threads: int) -> None:
+        self._multiply("product_within", v, diagonal, out, threads)
+
+    def _multiply(self, operation: str, v: Tensor, diagonal: Tensor, out: Tensor, threads: int) -> None:
+        self._ask(operation, v.dtype, threads, struct.pack("<i", v.shape[1]), _array(v), _array(diagonal))
         self._receive_into(out)
 
     def block(self, out: Tensor, threads: int) -> None:
@@ -166,8 +172,24 @@ class Engine:
     def has_fixed_point(self, name: str) -> bool:
         return self._targets[name]
 
-    def pack(self, program: Program, single: bool, near: Tensor, features: list[Tensor]) -> bytes:
-        return b"".join([_sequence(near.numpy().tobytes()), *map(_array, features)])
+    def pack(
+        self,
+        program: Program,
+        single: bool,
+        near: Tensor,
+        features: list[Tensor],
+        order: Tensor | None,
+        runs: int,
+    ) -> bytes:
+        held = torch.empty(0, dtype=torch.long) if order is None else order
+        return b"".join(
+            [
+                _sequence(near.numpy().tobytes()),
+                *map(_array, features),
+                _array(held),
+                struct.pack("<q", runs),
+            ]
+        )
 
     def Matrix(
         self, instruction_set: str, single: bool, program: Program, rows: bytes, columns: bytes | None

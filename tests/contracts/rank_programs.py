@@ -27,6 +27,7 @@ from halfgp.errors import FileError, HalfGPError, RankError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.neighbours import LocalPosterior
 from halfgp.operators import Operator, ShardedKernel
+from halfgp.operators.bound import BoundKernel
 from halfgp.prediction.equations import Equations
 from halfgp.prediction.variances import Variances
 from halfgp.problem import Problem
@@ -96,6 +97,38 @@ def matrix(n: int, precision: str, backend: str) -> dict[str, Tensor]:
         "sent": torch.tensor((operator.ranks.traffic.bytes_sent - before) // 2),
         **{f"gradient {name}": value for name, value in gradient.items()},
     }
+
+
+def overlapped(n: int) -> list[str]:
+    """A product whose own tiles take until the gather is over, and what it does when."""
+    operator = system(n, here())
+    assert isinstance(operator, ShardedKernel)
+    done, under_way = [], []
+    begun, within, ended, matmul = Ranks._begun, BoundKernel.within, Ranks._ended, BoundKernel.matmul
+
+    def noted(name: str, method: Any) -> Any:
+        def note(self: Any, *arguments: Any) -> Any:
+            done.append(name)
+            found = method(self, *arguments)
+            if name == "gather":
+                under_way.append(found.work)
+            if name == "own tiles":
+                while not under_way[0].is_completed():
+                    time.sleep(0.001)
+            return found
+
+        return note
+
+    before = operator.ranks.traffic.bytes_hidden
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ranks, "_begun", noted("gather", begun))
+        patch.setattr(BoundKernel, "within", noted("own tiles", within))
+        patch.setattr(Ranks, "_ended", noted("wait", ended))
+        patch.setattr(BoundKernel, "matmul", noted("other tiles", matmul))
+        operator.matmul(random(n, 2, seed=1)[operator.held].T.contiguous().T)
+    hidden = operator.ranks.traffic.bytes_hidden - before
+    assert hidden == operator.most_held * 2 * 8 * (operator.ranks.count - 1)
+    return done
 
 
 def solved(n: int, recipe: object, options: dict[str, Any]) -> tuple[Tensor, Tensor, int, str]:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from halfgp import AutomaticPreconditioner, Nystrom, PivotedCholesky, SparseInverseCholesky, cg, lanczos
 from halfgp import log_determinant as determinant_of
+from halfgp.backends.part import shared_out
+from halfgp.nearest import along_a_curve
 from halfgp.operators import Operator
 from halfgp.precision import DOUBLE, SINGLE
 from halfgp.selftest.checks import random
@@ -39,6 +41,13 @@ def dense() -> Tensor:
 
 def joined(parts: list[Tensor]) -> Tensor:
     return torch.cat(parts)
+
+
+def placed(parts: list[Tensor]) -> Tensor:
+    """Rows (n, ...) from those that each rank holds, wherever these lie."""
+    whole = joined(parts)
+    order = shared_out(along_a_curve(programs.problem(len(whole), None).x), len(parts))
+    return whole[torch.argsort(order)]
 
 
 def agree(found: Tensor, wanted: Tensor, tolerance: float) -> None:
@@ -76,13 +85,13 @@ def test_products_gradients_and_rows(ranks: Job, backend: str, precision: str) -
     # Vectors are in double here, so that a summand is rounded as one sum of n products in the format is.
     eps = DOUBLE.eps if precision == "double" else SINGLE.eps
     limit = N * eps * (dense().abs() @ v.abs())
-    product = joined([f["product"] for f in found])
+    product = placed([f["product"] for f in found])
     assert bool(((product - operator.matmul(v)).abs() <= limit).all())
-    assert torch.equal(joined([f["again"] for f in found]), product)
+    assert torch.equal(placed([f["again"] for f in found]), product)
     rows = torch.tensor([0, N - 1, N // 2])
-    assert torch.equal(torch.cat([f["rows"] for f in found], dim=1), operator.rows(rows))
-    assert torch.equal(joined([f["diagonal"] for f in found]), operator.diagonal())
-    assert torch.equal(joined([f["nugget"] for f in found]), operator.nugget)
+    assert torch.equal(placed([f["rows"].T for f in found]).T, operator.rows(rows))
+    assert torch.equal(placed([f["diagonal"] for f in found]), operator.diagonal())
+    assert torch.equal(placed([f["nugget"] for f in found]), operator.nugget)
     wanted, in_points, _ = operator.bilinear_gradient(u, v, inputs=True)
     sizes, at_points, _ = operator.bilinear_gradient(u.abs(), v.abs(), inputs=True)
     for name, gradient in wanted.items():
@@ -90,8 +99,26 @@ def test_products_gradients_and_rows(ranks: Job, backend: str, precision: str) -
             assert torch.equal(f[f"gradient {name}"], found[0][f"gradient {name}"])
             room = 8 * N * eps * sizes[name].abs().max()
             assert bool(((f[f"gradient {name}"] - gradient).abs() <= room).all())
-    moved = joined([f["in_points"] for f in found])
+    moved = placed([f["in_points"] for f in found])
     assert bool(((moved - in_points).abs() <= 8 * N * eps * at_points.abs().max()).all())
+
+
+@each_count
+@pytest.mark.parametrize("precision", ["half", "single"])
+def test_products_of_many_tiles(ranks: Job, precision: str) -> None:
+    """Of which each rank has some within its own rows, and some between those of others."""
+    n = 2000
+    product = placed([f["product"] for f in ranks.run(programs.matrix, n, precision, "cpu")])
+    operator, v = whole(n, precision), random(n, 2, seed=2)
+    sizes = whole(n, "double").rows(torch.arange(n)).abs() @ v.abs()
+    assert bool(((product - operator.matmul(v)).abs() <= n * SINGLE.eps * sizes).all())
+
+
+@each_count
+def test_own_tiles_are_multiplied_while_others_send_their_rows(ranks: Job) -> None:
+    """The gather comes to its end while they are, and is not waited for before."""
+    for done in ranks.run(programs.overlapped, N):
+        assert done == ["gather", "own tiles", "wait", "other tiles"]
 
 
 @each_count
@@ -128,7 +155,7 @@ def test_cg(ranks: Job, recipe: object) -> None:
     if count == 3:  # the same bits again
         again = ranks.run(programs.solved, N, recipe, options)
         assert all(torch.equal(a[0], b[0]) for a, b in zip(found, again, strict=True))
-    apart = joined([part[0] for part in found]) - one.solution
+    apart = placed([part[0] for part in found]) - one.solution
     residuals = (one.residual_norms + found[0][1]) * random(N, 2, seed=1).norm(dim=0)
     # |A^-1 r| is at most |r| over the least noise.
     assert bool((apart.norm(dim=0) <= residuals / whole().least_nugget).all())
@@ -161,12 +188,12 @@ def test_preconditioners(ranks: Job, recipe: object) -> None:
     condition = float(torch.linalg.cond(dense()))
     eps = DOUBLE.eps if isinstance(recipe, SparseInverseCholesky) else SINGLE.eps
     tolerance = N * eps * condition
-    agree(joined([f["solve"] for f in found]), one.solve(v), tolerance)
-    lengths = joined([f["whiten"] for f in found]).square().sum(dim=0)
+    agree(placed([f["solve"] for f in found]), one.solve(v), tolerance)
+    lengths = placed([f["whiten"] for f in found]).square().sum(dim=0)
     agree(lengths, (v * one.solve(v)).sum(dim=0), tolerance)
-    agree(joined([f["matmul"] for f in found]), one.matmul(v), tolerance)
-    both = (joined([f["transposed"] for f in found]) * v).sum(dim=0)
-    agree(both, (joined([f["whiten"] for f in found]) * v).sum(dim=0), tolerance)
+    agree(placed([f["matmul"] for f in found]), one.matmul(v), tolerance)
+    both = (placed([f["transposed"] for f in found]) * v).sum(dim=0)
+    agree(both, (placed([f["whiten"] for f in found]) * v).sum(dim=0), tolerance)
     for f in found:
         assert f["log_determinant"] == pytest.approx(one.log_determinant(), rel=tolerance)
 

@@ -29,7 +29,8 @@ class KernelMatrix(Protocol):
     amplitude = `kernel.amplitude(x1, x2)`, whether entries are stored or not.
 
     One that was bound as a `Part` is a summand: products and gradients of all parts add up to those of the
-    matrix, whose blocks, shape and zeros it knows.
+    matrix, whose blocks, shape and zeros it knows. Of a product, what needs nothing but rows that the part
+    holds may be had by itself.
     """
 
     @property
@@ -55,7 +56,7 @@ class KernelMatrix(Protocol):
         """At least the largest sum over a row of |entries| that are taken for zero."""
 
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
-        """K v, plus extra_diagonal * v on a square matrix.
+        """K v, plus extra_diagonal * v on a square matrix; of a part, without what `within` has of it.
 
         Args:
             v: (n2, t), finite, float32 or float64, in any layout; t may be 0.
@@ -63,6 +64,13 @@ class KernelMatrix(Protocol):
 
         Returns:
             (n1, t) of the dtype of `v`, and column-major where that is: see `empty_like`.
+        """
+
+    def within(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor | None:
+        """Of a part's product, what comes of the rows that it holds, and goes to them: (m, t) of v (m, t).
+
+        None where all of it is in `matmul`, as of any matrix that was not bound as a part with an `order`,
+        and of any backend whose work is not cut by who holds what.
         """
 
     def bilinear_gradient(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -169,6 +170,8 @@ class CpuMatrix:
         self._points = (x1,) if x2 is None else (x1, x2)
         self._threads = threads
         self._part = part
+        # Rows that others hold too are no reason to do anything by itself.
+        self._held = None if part.order is None or part.is_whole else part.order[part.of(len(x1))]
         self._program = self._kernel.program()
         self._single = precision.vectors is SINGLE
         self._vanishing = truncation.vanishing(precision)
@@ -198,17 +201,35 @@ class CpuMatrix:
 
     def matmul(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor:
         """K v + extra_diagonal * v, O(n1 n2 (f + t)) time; beside the result, float64 sums (n1, t)."""
-        diagonal = self._diagonal if extra_diagonal is None else self._diagonal + extra_diagonal
-        diagonal = self._part.only(diagonal)
-        out = empty_like(v, self.shape[0])
+        diagonal = None
+        if self._held is None:
+            diagonal = self._part.only(self._with(extra_diagonal, slice(None)))
+        return self._in_units(self._matrix.product, v, diagonal, slice(None))
+
+    def within(self, v: Tensor, extra_diagonal: Tensor | None) -> Tensor | None:
+        """By tiles of the rows that are held, and their diagonal; O(m² (f + t)) time at most."""
+        if self._held is None:
+            return None
+        diagonal = self._with(extra_diagonal, self._held)
+        return self._in_units(self._matrix.product_within, v, diagonal, self._held)
+
+    def _with(self, extra: Tensor | None, rows: Tensor | slice) -> Tensor:
+        """The diagonal of some rows, with what is added to it."""
+        return self._diagonal[rows] if extra is None else self._diagonal[rows] + extra[rows]
+
+    def _in_units(
+        self, product: Callable[..., None], v: Tensor, diagonal: Tensor | None, some: Tensor | slice
+    ) -> Tensor:
+        """A product of the engine's with v, and with a diagonal, whose points are all or some."""
+        out = empty_like(v, self.shape[0] if isinstance(some, slice) else len(v))
         if self._units is None:
-            self._matrix.product(v, diagonal, out, self.threads)
+            product(v, diagonal, out, self.threads)
             return out
-        rows, columns = self._units[0][:, None], self._units[-1][:, None]
-        if len(diagonal):
-            diagonal = diagonal / self._units[0].square()
-        self._matrix.product((v * columns).to(v.dtype), diagonal, out, self.threads)
-        return out.mul_(rows)
+        rows, columns = self._units[0][some], self._units[-1][some]
+        if diagonal is not None and len(diagonal):
+            diagonal = diagonal / rows.square()
+        product((v * columns[:, None]).to(v.dtype), diagonal, out, self.threads)
+        return out.mul_(rows[:, None])
 
     def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """Dense entries (rows, columns) as the product uses them."""
@@ -318,16 +339,20 @@ class CpuMatrix:
         self._scale = program.scale.item() * self._normalisation
         leaves = [plan.describe(leaf) for plan, leaf in zip(self._plans, self._leaves, strict=True)]
         self._description = _cpu.Program(leaves, nodes, constants, self._scale, negligible)
-        self._sides = [self._pack(z, len(x)) for z, x in zip(sides, self._points, strict=True)]
+        self._sides = [self._pack(z, len(x), self._part) for z, x in zip(sides, self._points, strict=True)]
 
-    def _pack(self, scaled: list[Tensor], count: int) -> _cpu.Points:
-        """Points in the engine's layout, those that every leaf finds near its centre first."""
+    def _pack(self, scaled: list[Tensor], count: int, part: Part = WHOLE) -> _cpu.Points:
+        """Points in the engine's layout, those that every leaf finds near its centre first.
+
+        Where parts hold rows no block has any of two: tiles of those of one need nobody else.
+        """
         near = functools.reduce(
             torch.logical_and,
             (plan.near(z) for plan, z in zip(self._plans, scaled, strict=True)),
             torch.ones(count, dtype=torch.bool),
         )
-        return _cpu.pack(self._description, self._single, near.to(torch.uint8), scaled)
+        runs = 1 if part.order is None else part.count
+        return _cpu.pack(self._description, self._single, near.to(torch.uint8), scaled, part.order, runs)
 
     def _side(self, side: int, indices: Tensor | None) -> _cpu.Points:
         """The points of one side, or some of them, on the same plans."""

@@ -140,6 +140,9 @@ class ReferenceMatrix:
             result[rows] = total  # rounded once, to the dtype of v
         return result
 
+    def within(self, v: Tensor, extra_diagonal: Tensor | None) -> None:
+        """A part is of whole rows, each of which needs all columns."""
+
     def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """Dense entries (rows, columns) as the product uses them."""
         device = self._points[0].device

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,22 @@ from halfgp.errors import RankError
 PATIENCE = timedelta(days=365)  # in a meeting: a product may take any time, and a heartbeat tells who is gone
 SMALL = 2**14  # numbers; sums of more are shared out before they are added up
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+class _Gather(NamedTuple):
+    """One that is under way.
+
+    Attributes:
+        sent: what this rank brings; the network reads it until the end.
+        found: (ranks, ...) where it puts what all bring.
+        device: that this is wanted on.
+        work: to wait for, or None where there is nothing to send.
+    """
+
+    sent: Tensor
+    found: Tensor
+    device: torch.device
+    work: Any
 
 
 class Ranks:
@@ -77,27 +93,52 @@ class Ranks:
 
     def gathered(self, v: Tensor, rows: int) -> Tensor:
         """All of so many rows (n, ...) of v (m, ...), those held here; a matrix becomes column-major."""
+        return self.gathering(v, rows)()
+
+    def gathering(self, v: Tensor, rows: int, order: Tensor | None = None) -> Callable[[], Tensor]:
+        """The same under way, as this rank goes on: what is returned waits for it, and gives all rows.
+
+        No other meeting may come between.
+
+        Args:
+            v: (m, ...), those held here.
+            rows: how many there are, n.
+            order: (n,) rows by who holds them; None where every rank has its run of them.
+        """
         sides = v.T if v.ndim == 2 else v
         most = -(-rows // self.count)
-        mine = torch.nn.functional.pad(sides, (0, most - sides.shape[-1]))
-        found = self._all(mine).to(v.device)
-        parts = [found[rank, ..., : _size(self._of(rank, rows))] for rank in range(self.count)]
-        whole = torch.cat(parts, dim=-1)
-        return whole.T if v.ndim == 2 else whole
+        begun = [self._begun(torch.nn.functional.pad(sides, (0, most - sides.shape[-1])))]
 
-    def scattered(self, partial: Tensor) -> Tensor:
+        def arrived() -> Tensor:
+            found = self._ended(begun.pop())  # which is not kept beside what is returned
+            whole = found.new_empty(*sides.shape[:-1], rows)
+            for rank in range(self.count):
+                some = self._of(rank, rows)
+                whole[..., some if order is None else order[some]] = found[rank, ..., : _size(some)]
+            return whole.T if v.ndim == 2 else whole
+
+        return arrived
+
+    def scattered(self, partial: Tensor, order: Tensor | None = None, own: Tensor | None = None) -> Tensor:
         """The rows held here (m, t) of the sum over ranks of (n, t): a reduce-scatter, column-major.
 
         Every rank sends each other one its rows as they are, and adds up what it is sent in float64: no
         network chooses the order.
+
+        Args:
+            partial: (n, t), what this rank has of the sum.
+            order: as for `gathering`.
+            own: (m, t) of the rows held here, which is added to that.
         """
         rows, t = partial.shape
         most = -(-rows // self.count)
         packed = partial.new_zeros(self.count, t, most)
         for rank in range(self.count):
-            of = self._of(rank, rows)
-            packed[rank, :, : _size(of)] = partial[of].T
+            some = self._of(rank, rows)
+            packed[rank, :, : _size(some)] = partial[some if order is None else order[some]].T
         mine = _added(self._exchanged(packed))[:, : _size(self.held(rows))]
+        if own is not None:
+            mine += own.T
         return mine.to(partial).contiguous().T
 
     def of_first(self, values: Tensor) -> Tensor:
@@ -122,9 +163,13 @@ class Ranks:
 
     @contextmanager
     def _meeting(self, bytes_sent: int) -> Iterator[None]:
+        with self._failing(), self.traffic.meeting(bytes_sent):
+            yield
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
         try:
-            with self.traffic.meeting(bytes_sent):
-                yield
+            yield
         except RuntimeError as error:  # what gloo and NCCL say of a connection that was closed
             raise _lost(self.index, self.count, error) from error
 
@@ -133,12 +178,26 @@ class Ranks:
 
     def _all(self, mine: Tensor) -> Tensor:
         """What every rank brings, all of one shape, in a first dimension."""
+        return self._ended(self._begun(mine))
+
+    def _begun(self, mine: Tensor) -> _Gather:
+        """A meeting to which every rank brings what the network then takes around by itself."""
         sent = mine.detach().to(self._device).contiguous()
         found = sent.new_empty(self.count, *sent.shape)
-        with self._meeting(sent.nbytes * (self.count - 1)):
-            if sent.numel():
-                dist.all_gather(list(found.unbind(0)), sent, group=self._group)
-        return found.to(mine.device)
+        with self._failing():
+            into = list(found.unbind(0))
+            work = dist.all_gather(into, sent, self._group, async_op=True) if sent.numel() else None
+        return _Gather(sent, found, mine.device, work)
+
+    def _ended(self, gather: _Gather) -> Tensor:
+        """What every rank brought to it, in a first dimension: only what is left of it is waited for."""
+        bytes_sent = gather.sent.nbytes * (self.count - 1)
+        if gather.work is not None and gather.work.is_completed():
+            self.traffic.bytes_hidden += bytes_sent
+        with self._meeting(bytes_sent):
+            if gather.work is not None:
+                gather.work.wait()
+        return gather.found.to(gather.device)
 
     def _exchanged(self, parts: Tensor) -> Tensor:
         """Of parts (ranks, ...) for each rank those that each has for this one, in the same shape."""

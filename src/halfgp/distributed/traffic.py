@@ -16,14 +16,18 @@ class Traffic:
     Attributes:
         ranks: how many there are.
         bytes_sent: to other ranks.
+        bytes_hidden: of these, those of meetings that were over before anybody here asked for what came of
+            them: they passed while tiles were multiplied.
         meetings: how often all ranks came together.
-        waiting: seconds from coming to a meeting to leaving it: for who is late, and for the network.
+        waiting: seconds from coming to a meeting to leaving it, for who is late, and for the network; where
+            tiles are multiplied meanwhile, from the end of that.
         began: when it was, on the clock of `time.perf_counter`.
         seconds: from then to its end; None before.
     """
 
     ranks: int
     bytes_sent: int = 0
+    bytes_hidden: int = 0
     meetings: int = 0
     waiting: float = 0.0
     began: float = field(default_factory=time.perf_counter)
@@ -44,6 +48,7 @@ class Traffic:
         return {
             "ranks": self.ranks,
             "bytes_sent": self.bytes_sent,
+            "bytes_hidden": self.bytes_hidden,
             "meetings": self.meetings,
             "share_waiting": self.share_waiting,
         }

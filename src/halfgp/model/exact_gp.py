@@ -116,7 +116,10 @@ class ExactGP:
                 trend = trend_of(settings.mean, some.points, some.targets, pattern.targets, q)
                 some = some.without(trend)
                 scales, path = some.scales(settings), _checkpoint_path(settings, index)
-                fitted, checkpoint = self._fit(some, trend, scales, audience, ranks, path, began)
+                problem, some = some.problem(*scales, settings), some.forgotten()
+                if pattern is patterns[-1]:  # from here on rows are here once, as standardised
+                    rows = rows.forgotten()
+                fitted, checkpoint = self._fit(problem, some, trend, scales, audience, ranks, path, began)
                 groups.append(Group(*pattern, fitted))
                 checkpoints.append(checkpoint)
         self._fitted = joined(groups, rows.dropped)
@@ -137,7 +140,8 @@ class ExactGP:
 
     def _fit(
         self,
-        rows: Observations,
+        problem: Problem,
+        about: Observations,
         trend: Trend | None,
         scales: tuple[Standardisation, Standardisation],
         audience: Audience,
@@ -147,11 +151,20 @@ class ExactGP:
     ) -> tuple[Fitted, Checkpoint | None]:
         """Learn from rows without their trend and condition on them, over ranks where there are some.
 
+        Args:
+            problem: the rows, standardised.
+            about: what else is known of them.
+            trend: what they are without.
+            scales: what standardised them.
+            audience: who hears of it.
+            ranks: that share the work.
+            path: of a checkpoint.
+            began: when it was.
+
         Returns:
             What was found, and the checkpoint of what is done.
         """
         settings, (x_scale, y_scale) = self.settings, scales
-        problem = rows.problem(x_scale, y_scale, settings)
         if choose_method(settings.method, problem.rows) != "cholesky":  # which every rank does by itself
             problem = replace(problem, ranks=ranks)
         start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
@@ -173,12 +186,12 @@ class ExactGP:
             posterior,
             trained.history,
             method=trained.method,
-            dropped=rows.dropped,
+            dropped=about.dropped,
             scale=posterior.scale,
             began=began,
             interrupted=trained.interrupted,
         )
-        fitted = Fitted(posterior.whole(), x_scale, y_scale, rows.single, trained.history, report, trend)
+        fitted = Fitted(posterior.whole(), x_scale, y_scale, about.single, trained.history, report, trend)
         return fitted, None if trained.interrupted else checkpoint
 
     def predict(

@@ -144,6 +144,12 @@ class Observations:
             memory_limit=as_bytes(settings.memory_limit),
         )
 
+    def forgotten(self) -> Observations:
+        """The same without the rows: a problem has them, and no copy in the user's units is kept beside."""
+        points, targets = (v.new_empty(0, v.shape[1]) for v in (self.points, self.targets))
+        variances = None if self.variances is None else self.variances.new_empty(0)
+        return replace(self, points=points, targets=targets, variances=variances)
+
     def _fixed_noise(self, y_scale: Standardisation) -> Tensor | None:
         """Known variances (n,) of standardised targets."""
         if self.variances is None:

@@ -102,8 +102,7 @@ class Operator(ABC):
 
     def diagonal(self) -> Tensor:
         """The diagonal (m,), noise included."""
-        here = torch.arange(self.held.start, self.held.stop, device=self.device)
-        return self.rows(here).diagonal()
+        return self.rows(self.numbers).diagonal()
 
     def bilinear_gradient(
         self, u: Tensor, v: Tensor, inputs: bool = False
@@ -119,9 +118,24 @@ class Operator(ABC):
         return False
 
     @property
-    def held(self) -> slice:
-        """Which of all rows are here."""
+    def held(self) -> slice | Tensor:
+        """Which of all rows are here: an index of anything that has all of them, ascending."""
         return slice(0, self.size)
+
+    @property
+    def numbers(self) -> Tensor:
+        """Those of the rows that are here, among all (m,), ascending."""
+        held = self.held
+        return held if isinstance(held, Tensor) else torch.arange(held.start, held.stop, device=self.device)
+
+    def here(self, i: Tensor) -> tuple[Tensor, Tensor]:
+        """Which of the rows i, numbered among all, are here, and where: (k,) of i, and (k,) of those here."""
+        numbers = self.numbers
+        if not len(numbers):
+            return i.new_empty(0), i.new_empty(0)
+        places = torch.searchsorted(numbers, i).clamp_max(len(numbers) - 1)
+        found = (numbers[places] == i).nonzero()[:, 0]
+        return found, places[found]
 
     def total(self, partial: Tensor) -> Tensor:
         """A sum over all rows from one over the rows held here."""
@@ -134,7 +148,8 @@ class Operator(ABC):
     @property
     def rows_held(self) -> int:
         """The number m of rows here."""
-        return len(range(self.size)[self.held])
+        held = self.held
+        return len(held) if isinstance(held, Tensor) else len(range(self.size)[held])
 
     @property
     def most_held(self) -> int:
@@ -162,9 +177,9 @@ class Operator(ABC):
         """The rows i, numbered among all, of v (m, ...), wherever they are held: (len(i), ...)."""
         if not self.is_shared:
             return v[i]
-        here = (i >= self.held.start) & (i < self.held.stop)
+        here, places = self.here(i)
         found = v.new_zeros(len(i), *v.shape[1:])
-        found[here] = v[i[here] - self.held.start]
+        found[here] = v[places]
         return self.total(found)
 
     def gathered(self, v: Tensor) -> Tensor:

@@ -149,12 +149,24 @@ class BoundKernel(Operator):
 
     @torch.no_grad()
     def matmul(self, v: Tensor) -> Tensor:
-        """K v; columns that would leave the range of the format on the way are scaled by powers of two."""
+        """K v, without what `within` has of it.
+
+        Columns that would leave the range of the format on the way are scaled by powers of two.
+        """
+        scaled, scale = self._safe(v)
+        return _undone(self._matrix.matmul(scaled, self._extra_diagonal), scale)
+
+    @torch.no_grad()
+    def within(self, v: Tensor) -> Tensor | None:
+        """Of a part's K v what its rows (m, t) of v give to these: (m, t); None where that is not apart."""
+        scaled, scale = self._safe(v)
+        found = self._matrix.within(scaled, self._extra_diagonal)
+        return None if found is None else _undone(found, scale)
+
+    def _safe(self, v: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Columns in the range of the format, and what they were divided by."""
         scale = safe_scale(v, self.precision.vectors)
-        if scale is None:
-            return self._matrix.matmul(v, self._extra_diagonal)
-        scaled = (v.double() / scale).to(v.dtype)
-        return (self._matrix.matmul(scaled, self._extra_diagonal).double() * scale).to(v.dtype)
+        return (v, None) if scale is None else ((v.double() / scale).to(v.dtype), scale)
 
     def bilinear_gradient(
         self, u: Tensor, v: Tensor, inputs: bool = False
@@ -197,6 +209,10 @@ class BoundKernel(Operator):
     def _diagonal(self, i: Tensor | slice) -> Tensor:
         noise = self.noise[i] if self.noise.ndim else self.noise
         return self.kernel.diagonal(self.x1[i].to(torch.float64)) + noise
+
+
+def _undone(product: Tensor, scale: Tensor | None) -> Tensor:
+    return product if scale is None else (product.double() * scale).to(product.dtype)
 
 
 def safe_scale(v: Tensor, fmt: Format) -> Tensor | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from halfgp.backends.part import Part
 from halfgp.distributed.ranks import Ranks
 from halfgp.operators.base import Operator
 from halfgp.operators.bound import BoundKernel
@@ -14,30 +15,34 @@ from halfgp.precision import Precision
 class ShardedKernel(Operator):
     """K(x, x) + diag(noise), of which every rank computes one summand.
 
-    A rank knows all points, and of every vector the rows that it `held`. A product gathers the vector,
-    multiplies it with the rank's summand, pairs of tiles that are its share of the work, and sends each rank
-    its rows of that: 2 n t numbers over the network for 1/P of the entries. So symmetry is not lost, and a
-    rank that has few tiles that are not zero gets more of them.
+    A rank knows all points, and of every vector the rows that it `held`, which lie near one another. A
+    product gathers the vector, multiplies it with the rank's summand, pairs of tiles that are its share of
+    the work, and sends each rank its rows of that: 2 n t numbers over the network for 1/P of the entries. So
+    symmetry is not lost, and a rank that has few tiles that are not zero gets more of them. Tiles of its own
+    rows need nobody, and are multiplied while the vector is gathered.
 
     Args:
         summand: K + noise, bound as the rank's part.
         ranks: who share it.
+        part: that the summand is bound as, with the order in which rows are held.
 
     Results are the same for the same number of ranks, to the bit, and for another one but for rounding.
     """
 
-    def __init__(self, summand: BoundKernel, ranks: Ranks) -> None:
-        self.summand, self.ranks = summand, ranks
+    def __init__(self, summand: BoundKernel, ranks: Ranks, part: Part) -> None:
+        self.summand, self.ranks, self._part = summand, ranks, part
         self.shape, self.device, self.precision = summand.shape, summand.device, summand.precision
 
     def matmul(self, v: Tensor) -> Tensor:
         """K v (m, t) of the rows held here, column-major as v."""
-        return self.ranks.scattered(self.summand.matmul(self.gathered(v)))
+        arrival = self.ranks.gathering(v, self.size, self._part.order)
+        own = self.summand.within(v)
+        return self.scattered(self.summand.matmul(arrival()), own)
 
     def with_precision(self, precision: str | Precision) -> ShardedKernel:
         """On another rung."""
         other = self.summand.with_precision(precision)
-        return self if other is self.summand else ShardedKernel(other, self.ranks)
+        return self if other is self.summand else ShardedKernel(other, self.ranks, self._part)
 
     def rungs(self) -> tuple[Precision, ...]:
         """As of the whole matrix."""
@@ -61,7 +66,7 @@ class ShardedKernel(Operator):
 
     def rows(self, i: Tensor) -> Tensor:
         """Rows i, numbered among all, in the columns that are held here: (len(i), m), noise included."""
-        return self.summand.rows(i, torch.arange(self.held.start, self.held.stop, device=self.device))
+        return self.summand.rows(i, self.numbers)
 
     def diagonal(self) -> Tensor:
         """Of the rows held here (m,), noise included."""
@@ -78,7 +83,7 @@ class ShardedKernel(Operator):
         found, in_points, _ = self.summand.bilinear_gradient(
             whole[:, : u.shape[1]], whole[:, u.shape[1] :], inputs
         )
-        own = None if in_points is None else self.ranks.scattered(in_points)
+        own = None if in_points is None else self.scattered(in_points)
         return dict(zip(found, self.ranks.totals(list(found.values())), strict=True)), own, None
 
     # How shares come together.
@@ -89,9 +94,9 @@ class ShardedKernel(Operator):
         return True
 
     @property
-    def held(self) -> slice:
+    def held(self) -> slice | Tensor:
         """Which of all rows are here."""
-        return self.ranks.held(self.size)
+        return self._part.held(self.size)
 
     @property
     def most_held(self) -> int:
@@ -108,4 +113,8 @@ class ShardedKernel(Operator):
 
     def gathered(self, v: Tensor) -> Tensor:
         """All rows (n, ...) of v (m, ...)."""
-        return self.ranks.gathered(v, self.size)
+        return self.ranks.gathering(v, self.size, self._part.order)()
+
+    def scattered(self, partial: Tensor, own: Tensor | None = None) -> Tensor:
+        """The rows held here (m, t) of the sum over ranks of (n, t), and of what is of these alone."""
+        return self.ranks.scattered(partial, self._part.order, own)

@@ -233,9 +233,7 @@ def kernel_part(operator: object, own_noise: float | None) -> tuple[Operator, Te
 def kernel_rows(operator: Operator, noise: Tensor, indices: Tensor) -> Tensor:
     """Rows (b, m) of A - D, in the format that the operator's rows are in."""
     rows = operator.rows(indices)
-    held = operator.held
-    here = ((indices >= held.start) & (indices < held.stop)).nonzero()[:, 0]
-    columns = indices[here] - held.start
+    here, columns = operator.here(indices)
     own = noise[columns] if noise.ndim else noise
     rows[here, columns] = (rows[here, columns].double() - own).to(rows.dtype)
     return rows

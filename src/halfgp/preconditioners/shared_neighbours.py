@@ -83,7 +83,7 @@ class SharedNeighbours:
         return top, self.factor.multiply(self.operator.gathered(left))
 
     def _unwhitened(self, top: Tensor, rest: Tensor) -> Tensor:
-        rest = self.operator.ranks.scattered(self.factor.multiply(rest, transposed=True))
+        rest = self.operator.scattered(self.factor.multiply(rest, transposed=True))
         top = top - self.operator.gram(self.explained, rest)
         return self._placed(torch.linalg.solve_triangular(self.lower.T, top, upper=True), rest)
 
@@ -100,10 +100,9 @@ class SharedNeighbours:
 
     def _placed(self, top: Tensor | None, rest: Tensor) -> Tensor:
         """Rows held here (m, t), those of landmarks replaced, by zeros where there is nothing else."""
-        held = self.operator.held
-        here = ((self.landmarks >= held.start) & (self.landmarks < held.stop)).nonzero()[:, 0]
+        here, places = self.operator.here(self.landmarks)
         placed = rest.T.clone().T
-        placed[self.landmarks[here] - held.start] = 0.0 if top is None else top[here]
+        placed[places] = 0.0 if top is None else top[here]
         return placed
 
 
@@ -120,11 +119,11 @@ def shared_neighbours(
     Raises:
         InputError: A is not positive definite in double; on all ranks alike.
     """
-    kernel, summand, held = operator.summand.kernel, operator.summand, operator.held
+    kernel, summand = operator.summand.kernel, operator.summand
     n, x = operator.size, operator.summand.x1.double()
     lower, explained = _landmark_part(operator, landmarks)
     others = in_order(n, landmarks, seed)
-    places = ((others >= held.start) & (others < held.stop)).nonzero()[:, 0]
+    places, at = operator.here(others)  # in the order of the factor, and among the rows held here
     own = others[places]
     z = metric(kernel, x[others])
     positions = torch.arange(len(others), device=x.device)
@@ -138,7 +137,7 @@ def shared_neighbours(
     double = Precision.resolve("double")
     entries = summand.backend.conditionals(kernel, of, precision=double, threads=summand.threads).factor
     failed = ~entries.isfinite().all(dim=1)
-    left = (diagonal[held] - explained.square().sum(dim=1))[own - held.start]
+    left = diagonal[own] - explained[at].square().sum(dim=1)
     if int(operator.total((failed & ~(left > 0)).sum())):
         raise InputError(INDEFINITE)
     members[failed] = -1
@@ -148,8 +147,8 @@ def shared_neighbours(
     log_pivots = float(operator.total(entries[:, -1].double().log().sum()))
     columns = members.new_full((operator.rows_held, k), -1)
     values = entries.new_zeros(operator.rows_held, k + 1)
-    columns[own - held.start], values[own - held.start] = members, entries
-    rows = SomeRows(torch.arange(held.start, held.stop, device=x.device), n)
+    columns[at], values[at] = members, entries
+    rows = SomeRows(operator.numbers, n)
     factor = summand.backend.sparse_factor(columns, values, threads=summand.threads, some=rows)
     return SharedNeighbours(
         operator, landmarks, lower, explained, others, columns, values, factor, log_pivots
@@ -163,7 +162,5 @@ def _landmark_part(operator: ShardedKernel, landmarks: Tensor) -> tuple[Tensor, 
     if int(failed):
         raise InputError(INDEFINITE)
     explained = torch.linalg.solve_triangular(lower, rows, upper=False).T.contiguous()
-    held = operator.held
-    here = landmarks[(landmarks >= held.start) & (landmarks < held.stop)] - held.start
-    explained[here] = 0.0
+    explained[operator.here(landmarks)[1]] = 0.0
     return lower, explained

@@ -165,7 +165,7 @@ class Whitened(Operator):
         return self._inner.is_shared
 
     @property
-    def held(self) -> slice:
+    def held(self) -> slice | Tensor:
         """As of A."""
         return self._inner.held
 

@@ -199,7 +199,7 @@ class Checkpoint:
 
     def _whole(self, v: Tensor) -> Tensor:
         """All rows of a vector of those held here: whoever reads it may hold others."""
-        return self.problem.gathered(v, self.problem.rows)
+        return self.problem.whole(v)
 
     def _wrote(self, stored: Stored) -> bool:
         return bool(stored.header.get("fingerprint") == self.fingerprint)

@@ -87,6 +87,9 @@ class TritonMatrix:
             out += self._part.only(diagonal)[:, None] * wide
         return out
 
+    def within(self, v: Tensor, extra_diagonal: Tensor | None) -> None:
+        """A part is of whole rows of tiles, each of which needs all columns."""
+
     def block(self, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """Dense entries (rows, columns), their distances by differences, rounded as in products."""
         left, right = self._sides[0].taken(rows), self._sides[-1].taken(columns)
