@@ -14,6 +14,9 @@ WORKERS := $(shell $(PYTHON) -c "import os; print(min(8, (os.cpu_count() or 1) +
 PYTEST  := OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses=$(WORKERS) --dist=worksteal
 BUILD   := pyproject.toml CMakeLists.txt src/halfgp/version.py $(wildcard cpp/*)
 
+# Dozens of processes import the package in every run, and would each compile it.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-full product paper paper-quick test test-all test-avx2 lint bench wheel clean
 

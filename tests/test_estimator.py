@@ -61,7 +61,7 @@ def fitted() -> GPRegressor:
 
 
 # Few iterations: the checks are about the manners of an estimator, not about where its training ends.
-@parametrize_with_checks([GPRegressor(training=TrainingOptions(subset_iterations=10))])
+@parametrize_with_checks([GPRegressor(training=TrainingOptions(subset_iterations=3))])
 def test_scikit_learn(estimator: GPRegressor, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or a check of NumPy arrays would be skipped
     check(estimator)

@@ -68,14 +68,15 @@ class Parameter:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", _as_tensor(self.value, self.name))
-        values = self.value.detach()
-        if bool(((values > self.lower) & (values < self.upper) & values.isfinite()).all()):
+        values = self.value.tolist()  # numbers of Python are compared sooner than a few of torch
+        numbers = values if isinstance(values, list) else [values]
+        if all(self.lower < value < self.upper and math.isfinite(value) for value in numbers):
             return
         if self.lower == 0.0 and math.isinf(self.upper):
             required = "positive and finite"
         else:
             required = f"finite and between {self.lower:g} and {self.upper:g}"
-        raise InputError(f"`{self.name}` must be {required}; got {values.tolist()}.")
+        raise InputError(f"`{self.name}` must be {required}; got {values}.")
 
     @property
     def transform(self) -> Transform:
