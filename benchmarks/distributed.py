@@ -34,6 +34,7 @@ from halfgp.cluster import make_cluster_plan
 from halfgp.distributed import ranks_here
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.memory import peak_memory
+from halfgp.planner import make_plan
 from halfgp.problem import Problem
 from halfgp.settings import Settings
 from product_report import console
@@ -154,7 +155,8 @@ def show(cases: list[dict[str, Any]]) -> None:
 
 def planned(rows: int, features: int, count: int) -> dict[str, float]:
     """What a rank of one thread was expected to take."""
-    plan = make_cluster_plan(rows, features, 1, Settings().with_params(threads=1), ranks=count)
+    whole = make_plan(rows, features, 1, Settings().with_params(threads=1))
+    plan = make_cluster_plan(whole, ranks=count)
     told = {"seconds": plan.seconds, "passes": plan.whole.passes, "memory": plan.memory}
     return {**told, "sent": plan.bytes_a_pass * plan.whole.passes}
 

@@ -8,7 +8,7 @@ from contracts.commands import flat, json_of, run
 from halfgp.choices import RESIDENT, factor_bytes
 from halfgp.cluster import LATENCY, MEETINGS, make_cluster_plan
 from halfgp.errors import InputError, MemoryLimitError
-from halfgp.planner import make_plan
+from halfgp.planner import Preview, make_plan
 from halfgp.settings import Settings
 
 RATE = 1e9
@@ -23,7 +23,14 @@ def _no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(ranks: int, rows: int = 10**6, **options: float):
-    return make_cluster_plan(rows, 8, 1, SETTINGS, ranks=ranks, **options)
+    return make_cluster_plan(make_plan(rows, 8, 1, SETTINGS), ranks=ranks, **options)
+
+
+def test_ranks_are_planned_with_what_targets_told() -> None:
+    seen = make_plan(10**6, 8, 1, SETTINGS, Preview(explained=9.0, live=0.1))
+    found = make_cluster_plan(seen, ranks=4)
+    assert found.whole is seen
+    assert found.computing < plan(4).computing  # of a tenth of the pairs
 
 
 def test_one_rank_is_one_process() -> None:
@@ -46,7 +53,7 @@ def test_work_is_shared_and_points_are_not() -> None:
 @pytest.mark.parametrize("rows", [2_000, 8_000])
 def test_what_is_dense_is_on_every_rank(rows: int) -> None:
     """A likelihood by a Cholesky factor, and the factor of the last solve."""
-    one, many = (make_cluster_plan(rows, 8, 1, Settings(), ranks=ranks) for ranks in (1, 16))
+    one, many = (make_cluster_plan(make_plan(rows, 8, 1, Settings()), ranks=ranks) for ranks in (1, 16))
     assert one.whole.variance == "cholesky"
     assert many.memory - RESIDENT >= factor_bytes(rows, 4)
     assert many.memory <= 1.1 * one.memory  # with a gathered block
@@ -74,20 +81,20 @@ def test_memory_is_told_without_a_measurement(monkeypatch: pytest.MonkeyPatch) -
     for name in ("entry_rate", "neighbour_seconds", "factor_seconds"):
         monkeypatch.setattr(f"halfgp.planner.{name}", measured)
     monkeypatch.setattr("halfgp.cluster.subset_seconds", measured)
-    assert make_cluster_plan(10**6, 8, 1, Settings(), ranks=4).memory > 0
+    assert make_cluster_plan(make_plan(10**6, 8, 1, Settings()), ranks=4).memory > 0
 
 
 def test_too_little_memory_is_refused_with_a_remedy() -> None:
     few = SETTINGS.with_params(memory_limit="1GB")
     with pytest.raises(MemoryLimitError, match=r"on 4 ranks needs about .* start more ranks"):
-        make_cluster_plan(10**7, 8, 1, few, ranks=4).require()
-    make_cluster_plan(10**5, 8, 1, few, ranks=4).require()
+        make_cluster_plan(make_plan(10**7, 8, 1, few), ranks=4).require()
+    make_cluster_plan(make_plan(10**5, 8, 1, few), ranks=4).require()
 
 
 def test_what_is_dense_is_not_shared() -> None:
-    few = make_cluster_plan(2000, 8, 1, Settings(), ranks=64)
+    few = make_cluster_plan(make_plan(2000, 8, 1, Settings()), ranks=64)
     assert few.by_itself == few.whole.seconds
-    assert make_cluster_plan(10**5, 8, 1, Settings(), ranks=64).by_itself > 0.0
+    assert make_cluster_plan(make_plan(10**5, 8, 1, Settings()), ranks=64).by_itself > 0.0
 
 
 def test_the_command() -> None:

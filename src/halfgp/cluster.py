@@ -13,8 +13,8 @@ from typing import Any
 
 from halfgp.choices import RESIDENT, usable_memory
 from halfgp.errors import InputError, MemoryLimitError
-from halfgp.planner import Plan, dense_bytes, make_plan, subset_seconds
-from halfgp.settings import Settings, as_bytes
+from halfgp.planner import Plan, dense_bytes, subset_seconds
+from halfgp.settings import as_bytes
 
 BANDWIDTH = 1.25e9  # bytes a second and rank, of a network of 10 Gbit/s
 LATENCY = 2e-4  # seconds of a meeting; 1.5e-4 and 3e-4 were measured with two ranks on loopback
@@ -101,16 +101,11 @@ class ClusterPlan:
         return {**about, **{name: getattr(self, name) for name in names + more}}
 
 
-def make_cluster_plan(
-    rows: int, features: int, targets: int, settings: Settings, *, ranks: int, bandwidth: float = BANDWIDTH
-) -> ClusterPlan:
-    """For a fit of so many rows on so many ranks like this machine, with the threads of the settings each.
+def make_cluster_plan(whole: Plan, *, ranks: int, bandwidth: float = BANDWIDTH) -> ClusterPlan:
+    """For a fit on so many ranks like this machine, with the threads of the settings each.
 
     Args:
-        rows: n.
-        features: d.
-        targets: q.
-        settings: of the fit.
+        whole: the plan of that fit on one.
         ranks: P.
         bandwidth: bytes a second that a rank sends.
     """
@@ -118,7 +113,7 @@ def make_cluster_plan(
         raise InputError(f"`ranks` must be at least 1; got {ranks}.")
     if not bandwidth > 0.0:
         raise InputError(f"`bandwidth` must be positive; got {bandwidth:g} bytes a second.")
-    whole = make_plan(rows, features, targets, settings)
+    settings, targets = whole.settings, whole.targets
     columns = targets + (settings.training.probes if settings.training.steps else 0)
     to_others = (ranks - 1) / ranks
     return ClusterPlan(
@@ -126,7 +121,7 @@ def make_cluster_plan(
         ranks,
         _memory(whole, targets, columns, ranks),
         as_bytes(settings.memory_limit) or usable_memory(),
-        round(2 * 8 * rows * columns * to_others),
+        round(2 * 8 * whole.rows * columns * to_others),
         bandwidth,
     )
 

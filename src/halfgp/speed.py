@@ -18,7 +18,8 @@ from halfgp.threads import torch_threads
 # Of the time of dense algebra with its size: larger matrices come nearer to the machine's peak.
 GROWTH_OF_INVERSE, GROWTH_OF_FACTOR = 2.8, 2.7
 CALIBRATION_ROWS, CALIBRATION_DENSE, CALIBRATION_NEIGHBOURS = 4096, 1024, 2048
-CALLS = 12  # some tens of milliseconds each: work beside it disturbs most of them, and seldom all
+# Work beside it disturbs most calls, and seldom all: many of what is quick, some of what takes long.
+CALLS, LEAST_CALLS, BUDGET = 12, 2, 0.2
 
 
 @cache
@@ -78,11 +79,14 @@ def _small_factor_seconds(kind: torch.dtype, threads: int | None) -> float:
         return _fastest(lambda: torch.linalg.cholesky(matrix))
 
 
-def _fastest(work: Callable[[], object], calls: int = CALLS) -> float:
+def _fastest(work: Callable[[], object]) -> float:
     """Seconds of the fastest of some calls."""
     best = float("inf")
-    for _ in range(calls):
+    began = time.perf_counter()
+    for call in range(CALLS):
         start = time.perf_counter()
+        if call >= LEAST_CALLS and start - began > BUDGET:
+            break
         work()
         best = min(best, time.perf_counter() - start)
     return best

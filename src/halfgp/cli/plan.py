@@ -66,17 +66,16 @@ def run(
     )
     if data is not None and target is not None and rows is None:
         table, y = read_training(data, target, features, drop, options.dialect(header, delimiter, decimal))
-        n, d = table.X.shape
-        found: Plan | ClusterPlan = gp.plan(table.X, y=y)
+        whole = gp.plan(table.X, y=y)
     elif data is None and rows is not None:
-        n, d = _count(rows), columns
-        found = make_plan(n, d, 1, gp.settings)
+        whole = make_plan(_count(rows), columns, 1, gp.settings)
     else:
         raise InputError("`plan` needs a table and its `target`, or `rows` alone. Give one of both.")
     sent = as_bytes(bandwidth)
     assert sent is not None
+    found: Plan | ClusterPlan = whole
     if ranks > 1:
-        found = make_cluster_plan(n, d, 1, gp.settings, ranks=ranks, bandwidth=sent)
+        found = make_cluster_plan(whole, ranks=ranks, bandwidth=sent)
     if as_json:
         show_json(found.as_dict())
     else:

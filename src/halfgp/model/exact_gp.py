@@ -135,7 +135,8 @@ class ExactGP:
             self._planned(patterns, features).require()
             return
         for targets, which in patterns:
-            plan = make_cluster_plan(len(which), features, len(targets), self.settings, ranks=ranks.count)
+            whole = make_plan(len(which), features, len(targets), self.settings)
+            plan = make_cluster_plan(whole, ranks=ranks.count)
             plan.require()
 
     def _fit(
