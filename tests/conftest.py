@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -25,9 +24,3 @@ settings.load_profile("halfgp")
 THREADS = os.environ.get("HALFGP_TEST_THREADS", "1")
 os.environ["OMP_NUM_THREADS"] = THREADS
 torch.set_num_threads(int(THREADS))
-
-
-def pytest_collection_finish() -> None:
-    """What has been imported lives on: each full collection of garbage would look at all of it again."""
-    gc.collect()
-    gc.freeze()
