@@ -124,3 +124,34 @@ def test_a_preconditioner_without_a_root_is_refused():
     with pytest.raises(InputError, match="root"):
         krylov_terms(KernelOperator(RBF(), torch.randn(50, 3), noise=0.1).bound, Plain(), y)
     assert op.shape == (50, 50)
+
+
+FEW = SparseInverseCholesky(neighbours=5, landmarks=8)
+
+
+@pytest.mark.parametrize("recipe", [RECIPES[0], FEW], ids=lambda recipe: type(recipe).__name__)
+def test_weights_of_a_matrix_that_is_much_like_it_spare_products(recipe):
+    op, y = system(noise=0.2)
+    x = torch.as_tensor(op.bound.x1)
+    before = KernelOperator(1.4 * Matern(1.5, lengthscale=1.05), x, noise=0.22, precision="double")
+    start = krylov_terms(before.bound, recipe, y, probes=2).solutions
+    terms, plain = (krylov_terms(op.bound, recipe, y, start=s, probes=2) for s in (start, None))
+    assert terms.passes < plain.passes
+    assert terms.log_det == plain.log_det
+    exact = torch.linalg.solve(torch.as_tensor(op.to_dense()), y)
+    root, _, least = whitened(op, recipe)
+    goal = float(OF_TARGETS * (root @ y).norm())  # of the whitened residual, wherever it began
+    lacking = torch.linalg.solve_triangular(root.T, exact - terms.solutions, upper=True)
+    assert float(lacking.norm()) <= goal / least + 1e-4 * float(exact.norm())
+    form = float((y * exact).sum())
+    assert -(goal**2) / least - 1e-4 * form <= float(terms.quadratic) - form <= 1e-4 * form
+
+
+@pytest.mark.parametrize("worth", [float("nan"), 1e30, -1.0])
+def test_weights_that_are_worth_nothing_change_nothing(worth):
+    op, y = system(200)
+    both = torch.cat([y, 0.5 * y], dim=1)
+    plain = krylov_terms(op.bound, RECIPES[0], both)
+    worthless = krylov_terms(op.bound, RECIPES[0], both, start=worth * plain.solutions)
+    torch.testing.assert_close(worthless.solutions, plain.solutions, rtol=0, atol=0)
+    torch.testing.assert_close(worthless.quadratic, plain.quadratic, rtol=0, atol=0)

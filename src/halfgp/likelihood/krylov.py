@@ -54,6 +54,7 @@ def krylov_terms(
     preconditioner: Preconditioner | PreconditionerConfig,
     r: Tensor,
     *,
+    start: Tensor | None = None,
     probes: int = 10,
     seed: int = 0,
     max_iterations: int = 100,
@@ -63,12 +64,14 @@ def krylov_terms(
 
     Its tridiagonal matrices give the logarithm, and on its basis u = A^-1 C s and A^-1 r are had without
     another product. With v = C^-T s, u'dA v has the mean tr(A^-1 dA), and little variance where P is near A.
-    Where targets are not solved for in time, `cg` goes on from there, on its ladder of precisions.
+    Where targets are not solved for in time, `cg` goes on from there, on its ladder of precisions. Weights
+    that are nearly A^-1 r cost one product, which tells what they leave of r: that takes r's place.
 
     Args:
         system: K + noise.
         preconditioner: of it, with a root, or a recipe of one.
         r: (n, q), float64.
+        start: weights (n, q), of a matrix that is much like A; used where they leave less than r.
         probes: s, how many.
         seed: of the signs: the same for all hyperparameters, so that what is estimated moves smoothly.
         max_iterations: one pass each.
@@ -83,14 +86,17 @@ def krylov_terms(
             "`preconditioner` must have a root and a log-determinant, as that of `PivotedCholesky()` has; got"
             f" {type(built).__name__}."
         )
-    q, least = r.shape[1], LEAST if built.below else math.inf
+    least = LEAST if built.below else math.inf
     signs = random_signs(system.size, probes, torch.Generator().manual_seed(seed))[system.held].to(r.device)
-    start = column_major(torch.cat([built.whiten(r), signs], dim=1))
     passes = 0
     for rung in ("single", "double") if precision == "auto" else (precision, "double"):
-        process = LanczosProcess(Whitened(system.with_precision(rung), built), start, None)
-        found = _run(process, q, least, max_iterations)
-        passes += len(process.diagonal)
+        inner = system.with_precision(rung)
+        begun = _begun(inner, built, r, start)
+        process = LanczosProcess(
+            Whitened(inner, built), column_major(torch.cat([begun.whitened, signs], dim=1)), None
+        )
+        found = _run(process, begun.goal, least, max_iterations)
+        passes += len(process.diagonal) + (start is not None)
         if found is not None:
             break
     else:
@@ -98,8 +104,9 @@ def krylov_terms(
             "K + noise is not positive definite in double: Lanczos met an eigenvalue that is not positive."
             " Add noise to the diagonal."
         )
-    weights = built.whiten(found.targets, transposed=True)
-    quadratic = system.dot(start[:, :q], found.targets)  # Galerkin's: the residual is orthogonal to targets
+    weights = begun.weights + built.whiten(found.targets, transposed=True)
+    # r'A^-1 r, of which Galerkin gives what was left: the residual is orthogonal to targets.
+    quadratic = system.dot(begun.weights, r + begun.left) + system.dot(begun.whitened, found.targets)
     if not found.solved:
         weights, quadratic, more = _gone_on(system, built, r, weights, precision)
         passes += more
@@ -132,6 +139,32 @@ def _gone_on(
     return weights, system.dot(weights, r + residual), solve.passes
 
 
+class _Begun(NamedTuple):
+    """Where targets are solved for from."""
+
+    weights: Tensor  # (n, q)
+    left: Tensor  # (n, q), r - A weights
+    whitened: Tensor  # of those
+    goal: Tensor  # (q,), relative residuals of what is left, whitened
+
+
+def _begun(system: Operator, built: Root, r: Tensor, start: Tensor | None) -> _Begun:
+    """From weights where they leave less of r than there is, each column for itself."""
+    begun = _Begun(torch.zeros_like(r), r, built.whiten(r), r.new_full((r.shape[1],), OF_TARGETS))
+    if start is None:
+        return begun
+    left = r - system.matmul(column_major(start))
+    whitened = built.whiten(left)
+    sizes = [system.dot(v, v).sqrt() for v in (begun.whitened, whitened)]
+    nearer = sizes[1] < sizes[0]  # nor is NaN
+    return _Begun(
+        torch.where(nearer, start, 0.0),
+        torch.where(nearer, left, r),
+        torch.where(nearer, whitened, begun.whitened),
+        torch.where(nearer, OF_TARGETS * sizes[0] / sizes[1], OF_TARGETS),
+    )
+
+
 class _Found(NamedTuple):
     """By one process, whitened."""
 
@@ -141,19 +174,19 @@ class _Found(NamedTuple):
     solved: bool  # whether as well as they have to be
 
 
-def _run(process: LanczosProcess, q: int, least: float, most: int) -> _Found | None:
+def _run(process: LanczosProcess, goal: Tensor, least: float, most: int) -> _Found | None:
     """Step until the probes are known as well as they have to be, and go on with the targets alone.
 
     Args:
         process: from right-hand sides, then probes.
-        q: how many right-hand sides.
+        goal: relative residuals (q,) of the right-hand sides.
         least: a lower bound of the spectrum.
         most: steps.
 
     Returns:
         What is found; None where the matrix is not positive definite.
     """
-    elimination = _Elimination(process)
+    elimination, q = _Elimination(process), len(goal)
     for _ in range(most):
         if not elimination.step():
             return None
@@ -166,10 +199,10 @@ def _run(process: LanczosProcess, q: int, least: float, most: int) -> _Found | N
         return None
     probes = _solutions(_probes(process.result(True), q))
     elimination.keep(slice(q))
-    while not elimination.within(OF_TARGETS) and len(process.diagonal) < most:
+    while not elimination.within(goal) and len(process.diagonal) < most:
         if not elimination.step():
             return None
-    return _Found(logarithms, probes, _solutions(process.result(True)), elimination.within(OF_TARGETS))
+    return _Found(logarithms, probes, _solutions(process.result(True)), elimination.within(goal))
 
 
 class _Elimination:
@@ -199,7 +232,7 @@ class _Elimination:
         self.ratio, self._pivot = self.ratio[columns], self._pivot[columns]
         self._before = self._before[columns]
 
-    def within(self, goal: float) -> bool:
+    def within(self, goal: Tensor) -> bool:
         """Whether all residuals are."""
         return bool((self.ratio <= goal).all())
 

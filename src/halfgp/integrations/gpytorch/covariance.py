@@ -12,7 +12,7 @@ from linear_operator.functions._matmul import Matmul
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator, LinearOperator
 from torch import Tensor
 
-from halfgp.integrations.gpytorch.kept_pattern import KeptPattern
+from halfgp.integrations.gpytorch.kept import Kept
 from halfgp.kernels import Kernel
 from halfgp.kernels.first_derivative import first_derivative
 from halfgp.operators import KernelOperator
@@ -44,7 +44,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
         *values: Tensor,
         kernel: Kernel,
         precision: str | Precision = "auto",
-        kept: KeptPattern | None = None,
+        kept: Kept | None = None,
     ) -> None:
         parameters = dict(kernel.named_parameters())
         tails = [x1.shape[-2:], x2.shape[-2:], *(p.value.shape for p in parameters.values())]
@@ -52,7 +52,7 @@ class KernelCovariance(LinearOperator):  # type: ignore[misc]
         heads = [t.shape[: t.ndim - len(tail)] for t, tail in zip(tensors, tails, strict=True)]
         batch = _together(*heads)
         tensors = [_expanded(t, batch, tail) for t, tail in zip(tensors, tails, strict=True)]
-        kept = KeptPattern() if kept is None else kept
+        kept = Kept() if kept is None else kept
         super().__init__(*tensors, kernel=kernel, precision=precision, kept=kept)
         self.x1, self.x2, *self.values = tensors
         self.kernel, self.precision, self.kept = kernel, precision, kept

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from halfgp import kernels as ours
 from halfgp.integrations.gpytorch.covariance import KernelCovariance
-from halfgp.integrations.gpytorch.kept_pattern import KeptPattern
+from halfgp.integrations.gpytorch.kept import Kept
 from halfgp.integrations.gpytorch.prediction import SolvedPredictions
 from halfgp.kernels import Kernel
 from halfgp.precision import Precision
@@ -73,7 +73,7 @@ LEAVES: dict[type[GPyTorchKernel], Callable[[GPyTorchKernel], tuple[Kernel, list
     gpytorch.kernels.ConstantKernel: _constant,
 }
 
-KEPT: WeakKeyDictionary[GPyTorchKernel, KeptPattern] = WeakKeyDictionary()  # of every kernel, while it lives
+KEPT: WeakKeyDictionary[GPyTorchKernel, Kept] = WeakKeyDictionary()  # of every kernel, while it lives
 
 
 def covariance(
@@ -81,7 +81,7 @@ def covariance(
 ) -> KernelCovariance:
     """That of a kernel of one of the families in `LEAVES`, on points whose columns it looks at."""
     structure, values = LEAVES[family](kernel)
-    kept = KEPT.setdefault(kernel, KeptPattern())
+    kept = KEPT.setdefault(kernel, Kept())
     return KernelCovariance(x1, x2, *values, kernel=structure.detached(), precision=precision, kept=kept)
 
 

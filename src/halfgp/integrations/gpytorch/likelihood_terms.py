@@ -35,9 +35,10 @@ class LikelihoodTerms(torch.autograd.Function):
         """
         covariance: KernelCovariance = tree(*matrix)
         operator = operator_of(covariance, noise)
-        terms = krylov_terms(
-            operator.bound, covariance.kept.preconditioner(operator.bound), rhs.double(), **options
-        )
+        kept, r = covariance.kept, rhs.double()
+        preconditioner = kept.preconditioner(operator.bound)
+        terms = krylov_terms(operator.bound, preconditioner, r, start=kept.start(r), **options)
+        kept.weights = terms.solutions
         ctx.tree, ctx.terms, ctx.rhs = tree, terms, rhs
         ctx.save_for_backward(noise, *matrix)
         log_det = torch.tensor(terms.log_det, dtype=rhs.dtype)

@@ -1,6 +1,8 @@
-"""Landmarks and neighbours that serve for one step of training after another."""
+"""What one step of training leaves to the next: landmarks and neighbours, and weights to start from."""
 
 from __future__ import annotations
+
+from torch import Tensor
 
 from halfgp.operators.bound import BoundKernel
 from halfgp.preconditioners import (
@@ -17,14 +19,22 @@ FEW = SparseInverseCholesky(neighbours=30, landmarks=64)  # conditioned on in th
 QUIET = 15.0
 
 
-class KeptPattern:
-    """The last pattern that was found: to search for it takes twice as long as to condition on it.
+class Kept:
+    """The last pattern that was found, which takes twice as long as to condition on it, and the last weights.
 
     It belongs to a kernel of GPyTorch, which lives as long as its model.
+
+    Attributes:
+        weights: (n, q) that targets were solved to last, or None.
     """
 
     def __init__(self) -> None:
+        self.weights: Tensor | None = None
         self._last: tuple[SparseInverseCholesky, Pattern] | None = None
+
+    def start(self, r: Tensor) -> Tensor | None:
+        """Where to solve for r (n, q) from: the last weights, if they may be of the same rows."""
+        return self.weights if self.weights is not None and self.weights.shape == r.shape else None
 
     def preconditioner(self, operator: BoundKernel) -> LandmarksAndNeighbours:
         """Of K + noise, with the pattern that is kept where that serves, and with a new one where not."""

@@ -12,7 +12,7 @@ import torch
 
 from halfgp import RBF, KernelOperator
 from halfgp.integrations.gpytorch import enable
-from halfgp.integrations.gpytorch.kept_pattern import FEW, KeptPattern
+from halfgp.integrations.gpytorch.kept import FEW, Kept
 from halfgp.integrations.gpytorch.kernels import KEPT
 from halfgp.preconditioners import SparseInverseCholesky
 
@@ -36,20 +36,29 @@ def operator(lengthscale=1.0, noise=0.5, n=300):
 
 
 def test_it_is_searched_for_again_where_it_does_not_serve(searches):
-    kept = KeptPattern()
+    kept = Kept()
     for lengthscale in (1.0, 1.1, 1.3, 1.0, 2.0, 1.9):
         kept.preconditioner(operator(lengthscale))
     assert searches == [FEW, FEW]
 
 
 def test_little_noise_takes_more_of_both_and_keeps_them(searches):
-    kept = KeptPattern()
+    kept = Kept()
     for noise in (0.5, 1e-3, 0.5):
         kept.preconditioner(operator(noise=noise, n=3000))
     assert len(searches) == 2
     assert searches[0] == FEW
     assert searches[1].landmarks > FEW.landmarks
     assert searches[1].neighbours > FEW.neighbours
+
+
+def test_weights_are_where_to_start_for_as_many_rows_and_targets_only():
+    kept = Kept()
+    assert kept.start(torch.zeros(5, 1)) is None
+    kept.weights = torch.ones(5, 1)
+    assert kept.start(torch.zeros(5, 1)) is kept.weights
+    for shape in ((4, 1), (5, 2)):
+        assert kept.start(torch.zeros(shape)) is None
 
 
 class Model(gpytorch.models.ExactGP):
