@@ -71,28 +71,48 @@ class BlockPairs {
     return total;
   }
 
-  // Goes through the set in its order.
+  // Goes through the set: kTogether phases at a time, and of these kTogether rows at a time. The blocks that meet then are
+  // some fifty, which a processor's own cache holds, where those of a whole phase are all that there are.
   class Cursor {
    public:
-    explicit Cursor(const BlockPairs& pairs) : pairs_(pairs), left_(pairs.bits_.empty() ? 0 : pairs.bits_[0]) {}
+    explicit Cursor(const BlockPairs& pairs) : pairs_(pairs), until_(std::min(pairs.first_ + kTogether, pairs.last_)), phase_(pairs.first_) {
+      if (phase_ < until_) left_ = rows_of_phase();
+    }
     // Whether there was another one.
     bool next(BlockPair& pair) {
       while (!left_)
-        if (++word_ < static_cast<std::int64_t>(pairs_.bits_.size()))
-          left_ = pairs_.bits_[static_cast<std::size_t>(word_)];
-        else
-          return false;
-      pair.row = word_ % pairs_.words_ * 64 + __builtin_ctzll(left_);
-      pair.column = pairs_.partner(pairs_.first_ + word_ / pairs_.words_, pair.row) + pairs_.origin_;
+        if (!advance()) return false;
+      pair.row = rows_ + __builtin_ctzll(left_);
+      pair.column = pairs_.partner(phase_, pair.row) + pairs_.origin_;
       pair.row += pairs_.origin_;
       left_ &= left_ - 1;
       return true;
     }
 
    private:
+    // To the next phase, to the next rows, or to the next phases.
+    bool advance() {
+      if (phase_ >= until_) return false;
+      if (++phase_ == until_) {
+        rows_ += kTogether;
+        if (rows_ >= pairs_.rows_) {
+          rows_ = 0, from_ = until_, until_ = std::min(until_ + kTogether, pairs_.last_);
+          if (from_ == until_) return false;
+        }
+        phase_ = from_;
+      }
+      left_ = rows_of_phase();
+      return true;
+    }
+    std::uint64_t rows_of_phase() const {
+      const std::size_t word = static_cast<std::size_t>((phase_ - pairs_.first_) * pairs_.words_ + rows_ / 64);
+      return pairs_.bits_[word] >> rows_ % 64 & ((std::uint64_t{1} << kTogether) - 1);
+    }
+
+    static constexpr std::int64_t kTogether = 16;
     const BlockPairs& pairs_;
-    std::int64_t word_ = 0;
-    std::uint64_t left_;
+    std::int64_t from_ = pairs_.first_, until_, phase_, rows_ = 0;
+    std::uint64_t left_ = 0;
   };
 
  private:
