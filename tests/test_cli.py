@@ -400,17 +400,6 @@ def test_a_real_process(files: Path, tmp_path: Path) -> None:
     assert err.startswith("Error: ")
 
 
-def test_a_reader_that_goes_away() -> None:
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-m", "halfgp", "doctor"], stdout=pipe, stderr=pipe)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.wait(timeout=60) == 141
-    assert process.stderr.read() == b""
-    process.stderr.close()
-
-
 def wait_for_steps(process: forked.Program, checkpoint: Path, steps: int = 2) -> None:
     """Until the checkpoint has been written so many times after the first."""
     seen: set[int] = set()

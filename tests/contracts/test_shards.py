@@ -301,8 +301,6 @@ def _value(inner: Direct | Log, u: Tensor) -> Tensor:
 def test_rows_are_found_wherever_they_are_held() -> None:
     operator = whole()
     v, i = columns(N, 2), torch.tensor([90, 3, 59, 60, 3])
-    for found, gathered in over_shards(
-        operator, [60], lambda s: (s.at(v[s.held], i), s.gathered(v[s.held]))
-    ):
+    for found, gathered in over_shards(operator, [60], lambda s: (s.at(v[s.held], i), s.gathered(v[s.held]))):
         assert torch.equal(found, v[i])
         assert torch.equal(gathered, v)

@@ -84,7 +84,11 @@ def forgetful(**options: Any) -> SolveResult:
 
 def plain(**options: Any) -> SolveResult:
     return cg(
-        with_spectrum(MILD).numpy(), columns(ROWS, 2)[:, 0].numpy(), reorthogonalise=False, tol=1e-6, **options
+        with_spectrum(MILD).numpy(),
+        columns(ROWS, 2)[:, 0].numpy(),
+        reorthogonalise=False,
+        tol=1e-6,
+        **options,
     )
 
 
@@ -99,9 +103,7 @@ def papers_stable(**options: Any) -> SolveResult:
 
 def papers_standard(**options: Any) -> SolveResult:
     how = {"inner_product": "direct", "reorthogonalise": False, "method": "paper"}
-    return cg(
-        kernel_operator(80), columns(80, 3), tol=1e-2, max_iterations=40, warn=False, **how, **options
-    )
+    return cg(kernel_operator(80), columns(80, 3), tol=1e-2, max_iterations=40, warn=False, **how, **options)
 
 
 def indefinite(**options: Any) -> SolveResult:
