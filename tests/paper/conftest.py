@@ -36,7 +36,9 @@ def measured() -> Callable[[str], Outcome]:
             with pytest.MonkeyPatch.context() as patch:
                 for module in (products, summation, truncation):
                     patch.setattr(module, "best_times", briefly)
-                few = {label: replace(case, quick=2 * products.LEAST) for label, case in products.CASES.items()}
+                few = {
+                    label: replace(case, quick=2 * products.LEAST) for label, case in products.CASES.items()
+                }
                 patch.setattr(products, "CASES", few)
                 found[name] = by_name[name].measure(Synthetic(quick=True, output=Path("unused")))
         return found[name]
