@@ -92,7 +92,7 @@ def test_bike_without_a_prior_is_solved_or_refused():
     """Its solve ended at a residual of 0.97, and the model was returned."""
     x, y, new, truth = load_uci("bike").split(0)
     try:
-        gp = GPRegressor(method="cg", training=TrainingOptions(subset=300), priors=None).fit(
+        gp = GPRegressor(method="cg", training=TrainingOptions(subset=200), priors=None).fit(
             x[:1000], y[:1000]
         )
     except UnsolvedError:
