@@ -57,8 +57,8 @@ CASES = [
 @pytest.mark.parametrize(("function", "noise", "kernel"), CASES)
 def test_a_model_of_a_subset_covers_at_every_noise(function, noise, kernel):
     """As above 3,000 rows: learned on some, conditioned on all."""
-    x, y, new, truth = data(function, noise, 400)
-    gp = GPRegressor(kernel=kernel, method="cg", training=TrainingOptions(subset=150)).fit(x, y)
+    x, y, new, truth = data(function, noise, 250)
+    gp = GPRegressor(kernel=kernel, method="cg", training=TrainingOptions(subset=100)).fit(x, y)
     assert gp.report_.solved
     assert gp.report_.error <= 0.1
     assert coverage(gp, new, truth) >= LEAST
@@ -69,9 +69,9 @@ def test_a_model_of_a_subset_covers_at_every_noise(function, noise, kernel):
 def test_so_it_does_without_a_factor_in_double_or_says_so(noise, variance, monkeypatch):
     """As above 6,000 rows, and above 10,000."""
     monkeypatch.setattr("halfgp.choices.DOUBLE_ROWS", 0)
-    x, y, new, truth = data("smooth", noise, 400)
+    x, y, new, truth = data("smooth", noise, 250)
     gp = GPRegressor(
-        method="cg", training=TrainingOptions(subset=150), variances=VarianceOptions(variance)
+        method="cg", training=TrainingOptions(subset=100), variances=VarianceOptions(variance)
     ).fit(x, y)
     assert coverage(gp, new, truth) >= LEAST
 
@@ -79,7 +79,7 @@ def test_so_it_does_without_a_factor_in_double_or_says_so(noise, variance, monke
 def test_noise_free_rows_above_the_exact_limit():
     """5,000 rows of a sine had 0.6 % in intervals of 95 %."""
     x, y, new, truth = data("wave", 0.0, 3200)
-    gp = GPRegressor(training=TrainingOptions(subset=400)).fit(x, y)
+    gp = GPRegressor(training=TrainingOptions(subset=200)).fit(x, y)
     assert gp.report_.method == "cg"
     assert coverage(gp, new, truth) >= LEAST
 
@@ -92,7 +92,7 @@ def test_bike_without_a_prior_is_solved_or_refused():
     """Its solve ended at a residual of 0.97, and the model was returned."""
     x, y, new, truth = load_uci("bike").split(0)
     try:
-        gp = GPRegressor(method="cg", training=TrainingOptions(subset=300), priors=None).fit(
+        gp = GPRegressor(method="cg", training=TrainingOptions(subset=200), priors=None).fit(
             x[:1000], y[:1000]
         )
     except UnsolvedError:

@@ -24,7 +24,7 @@ except SystemExit:
     [
         ("import halfgp", ("torch", "numpy", "scipy", *HEAVY)),
         ("import halfgp; halfgp.InputError", ("torch", "numpy", "scipy", *HEAVY)),
-        ("import halfgp; halfgp.ExactGP; halfgp.KernelOperator; halfgp.cg; halfgp.RBF", HEAVY),
+        ("import halfgp as h; h.kernels; h.ExactGP; h.KernelOperator; h.cg; h.RBF", HEAVY),
         (HELP, ("torch", "numpy", "scipy", "sklearn", "matplotlib", "halfgp.settings")),
     ],
     ids=["package", "an exception", "a model", "help"],

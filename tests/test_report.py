@@ -48,14 +48,24 @@ def solved() -> ExactGP:
     return ExactGP(method="cg", training__subset=0, training__steps=2).fit(*make_rows(80, 0))
 
 
-def test_a_page_has_its_sections(gp: ExactGP) -> None:
-    page = Outline(page_of(gp, *make_rows(40, 1), model="m.safetensors", data="test.csv"))
-    assert page.tags.count("svg") == 6
+@pytest.fixture(scope="module")
+def page(gp: ExactGP) -> str:
+    return page_of(gp, *make_rows(40, 1), model="m.safetensors", data="test.csv")
+
+
+@pytest.fixture(scope="module")
+def page_of_solves(solved: ExactGP) -> str:
+    return page_of(solved, *make_rows(40, 1))
+
+
+def test_a_page_has_its_sections(page: str) -> None:
+    outline = Outline(page)
+    assert outline.tags.count("svg") == 6
     for word in (
         "m.safetensors on test.csv", "RMSE", "NLL", "CRPS", "inside 95 % intervals", "relevance", "noise",
         "leave-one-out", "Calibration", "Residuals", "Loss", "Numerical error", "Cholesky", "memory", "torch",
     ):  # fmt: skip
-        assert word in page.text
+        assert word in outline.text
 
 
 def test_both_calibrations_are_on_the_page(gp: ExactGP) -> None:
@@ -74,16 +84,15 @@ def test_both_calibrations_are_on_the_page(gp: ExactGP) -> None:
     assert (np.diff(evaluation.inside) >= 0).all()
 
 
-def test_a_page_about_solves_shows_them(solved: ExactGP) -> None:
-    page = Outline(page_of(solved, *make_rows(40, 1)))
+def test_a_page_about_solves_shows_them(page_of_solves: str) -> None:
+    page = Outline(page_of_solves)
     assert page.tags.count("svg") == 7
     assert "passes over K" in page.text
     assert "tolerance" in page.text
 
 
-def test_a_page_needs_nothing_else(solved: ExactGP) -> None:
-    text = page_of(solved, *make_rows(40, 1))
-    page = Outline(text)
+def test_a_page_needs_nothing_else(page_of_solves: str) -> None:
+    text, page = page_of_solves, Outline(page_of_solves)
     assert "script" not in page.tags
     assert "link" not in page.tags
     assert all(reference.startswith("#") for reference in page.references)
@@ -93,9 +102,8 @@ def test_a_page_needs_nothing_else(solved: ExactGP) -> None:
     assert "@media print" in text
 
 
-def test_ids_are_unique_and_every_reference_is_there(solved: ExactGP) -> None:
-    text = page_of(solved, *make_rows(40, 1))
-    page = Outline(text)
+def test_ids_are_unique_and_every_reference_is_there(page_of_solves: str) -> None:
+    text, page = page_of_solves, Outline(page_of_solves)
     assert len(page.ids) == len(set(page.ids))
     used = {reference[1:] for reference in page.references} | set(re.findall(r"url\(#([^)]+)\)", text))
     assert used <= set(page.ids)
@@ -113,16 +121,15 @@ def test_names_from_files_are_text(gp: ExactGP) -> None:
         assert text in page.text
 
 
-def test_colours_and_font_are_those_of_the_page(gp: ExactGP) -> None:
-    text = page_of(gp, *make_rows(40, 1))
-    svg = text[text.index("<svg") :]
+def test_colours_and_font_are_those_of_the_page(page: str) -> None:
+    svg = page[page.index("<svg") :]
     assert "var(--accent)" in svg
     assert "DejaVu" not in svg
     assert not any(colour in svg for colour in VARIABLES)
 
 
-def test_the_same_model_and_rows_give_the_same_page(gp: ExactGP) -> None:
-    assert page_of(gp, *make_rows(40, 1)) == page_of(gp, *make_rows(40, 1))
+def test_the_same_model_and_rows_give_the_same_page(solved: ExactGP, page_of_solves: str) -> None:
+    assert page_of(solved, *make_rows(40, 1)) == page_of_solves
 
 
 def test_rows_that_were_trained_on_are_noticed(gp: ExactGP) -> None:

@@ -169,26 +169,32 @@ class Coordinates:
 
     def hyperparameters(self, vector: Tensor) -> Hyperparameters:
         """Those at a vector (p,)."""
-        parameters, start = {}, 0
-        for name, parameter in self.like.named_parameters().items():
-            if parameter.fixed:
-                parameters[name] = parameter
-                continue
-            part = vector[start : start + parameter.value.numel()].reshape(parameter.value.shape)
-            start += parameter.value.numel()
-            parameters[name] = parameter.with_value(_constrained(self._transform(parameter), part))
-        return self.like.with_parameters(parameters)
+        values = self._values(vector)
+        named = self.like.named_parameters().items()
+        return self.like.with_parameters(
+            {name: p.with_value(values[name]) if name in values else p for name, p in named}
+        )
 
     def pull_back(self, vector: Tensor, gradient: Mapping[str, Tensor]) -> Tensor:
         """The gradient (p,) in the vector, from that in the values by name."""
         leaf = vector.detach().clone().requires_grad_(True)
         with torch.enable_grad():
-            values = self.hyperparameters(leaf).named_parameters()
-            free = [name for name, p in values.items() if not p.fixed]
-            total = sum((gradient[name].to(vector.device) * values[name].value).sum() for name in free)
+            values = self._values(leaf).items()
+            total = sum((gradient[name].to(vector.device) * value).sum() for name, value in values)
         if not isinstance(total, Tensor):
             return torch.zeros_like(vector)
         return torch.autograd.grad(total, leaf)[0]
+
+    def _values(self, vector: Tensor) -> dict[str, Tensor]:
+        """Of what is not fixed, by name, at a vector (p,)."""
+        values, start = {}, 0
+        for name, parameter in self.like.named_parameters().items():
+            if parameter.fixed:
+                continue
+            part = vector[start : start + parameter.value.numel()].reshape(parameter.value.shape)
+            start += parameter.value.numel()
+            values[name] = _constrained(self._transform(parameter), part)
+        return values
 
     def _transform(self, parameter: Parameter) -> Transform:
         half_line = math.isfinite(parameter.lower) and math.isinf(parameter.upper)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from pathlib import Path
@@ -38,11 +39,8 @@ def peak_memory() -> int:
 
 def _entry(path: str, name: str) -> int | None:
     """A size in one of Linux's accounts, in bytes."""
-    for line in _text(path).splitlines():
-        key, _, value = line.partition(":")
-        if key == name:
-            return int(value.split()[0]) * 1024
-    return None
+    found = re.search(rf"^{name}:\s*(\d+)", _text(path), re.MULTILINE)
+    return None if found is None else int(found[1]) * 1024
 
 
 def _text(path: str) -> str:

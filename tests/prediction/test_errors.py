@@ -14,7 +14,7 @@ from halfgp.prediction import Conditioning, condition
 from halfgp.prediction.accuracy import IN_DOUBLE, rounding_in_double
 from halfgp.problem import Problem
 
-N, NEW = 400, 200
+N, NEW = 240, 200
 SHORT = 3.0  # an estimate that is short by more than this, in more than one point of a hundred, fails
 KERNELS = {
     "rbf": RBF(0.5),

@@ -185,7 +185,7 @@ def test_leaving_one_out_is_to_leave_it_out(way, fixed):
 @pytest.mark.parametrize("kernel", [2.0 * RBF(1.0), Matern(1.5), RBF(0.4)], ids=repr)
 @pytest.mark.parametrize("noise", [1e-1, 1e-3])
 def test_errors_of_means_are_estimated_not_too_low_and_not_much_too_high(kernel, noise, tol, variance):
-    x, new = points(500, 2), points(100, 2, seed=4)
+    x, new = points(300, 2), points(100, 2, seed=4)
     y = targets(x, q=2)
     hyperparameters = at(kernel, noise=noise)
     found = condition(Problem(x, y), hyperparameters, conditioning(variance=variance, tol=tol, neighbours=32))
@@ -198,7 +198,7 @@ def test_errors_of_means_are_estimated_not_too_low_and_not_much_too_high(kernel,
 @pytest.mark.parametrize("kernel", [2.0 * RBF(1.0), Matern(1.5), RBF(0.4)], ids=repr)
 @pytest.mark.parametrize("noise", [1e-1, 1e-3, 1e-5])
 def test_errors_of_variances_from_a_factor_in_single_are_bounded(kernel, noise):
-    x, new = points(500, 2), points(100, 2, seed=4)
+    x, new = points(300, 2), points(100, 2, seed=4)
     hyperparameters = at(kernel, noise=noise, floor=1e-9)
     found = condition(Problem(x, targets(x)), hyperparameters, conditioning(variance="cholesky"))
     prediction = found.predict(new, variance=True, errors=True)

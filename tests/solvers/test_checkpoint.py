@@ -27,8 +27,10 @@ from halfgp.solvers.recurrence import Recurrence
 from halfgp.solvers.state import State, packed, unpacked
 
 Solve = Callable[..., SolveResult]
-HARD = torch.logspace(-7, 0, 120, dtype=torch.float64)
-MILD = torch.logspace(-2, 0, 120, dtype=torch.float64)
+# Solves are ended in every iteration, each time by a solve anew: few rows make for few of them.
+ROWS = 60
+HARD = torch.logspace(-7, 0, ROWS, dtype=torch.float64)
+MILD = torch.logspace(-2, 0, ROWS, dtype=torch.float64)
 
 
 def uneven(n: int) -> torch.Tensor:
@@ -41,17 +43,17 @@ def uneven(n: int) -> torch.Tensor:
 
 def climbing(**options: Any) -> SolveResult:
     """Starts in single, which stagnates, and ends in double."""
-    return cg(smooth_operator(90, noise=1e-6), uneven(90), tol=1e-9, warn=False, **options)
+    return cg(smooth_operator(50, noise=1e-7), uneven(50), tol=1e-9, warn=False, **options)
 
 
 def dropping(**options: Any) -> SolveResult:
     """Columns stop at tolerances of their own, and are dropped."""
-    return cg(kernel_operator(90), uneven(90), tol=[1e-2, 1e-1, 1e-4, 1e-6, 1e-10], **options)
+    return cg(kernel_operator(ROWS), uneven(ROWS), tol=[1e-2, 1e-1, 1e-4, 1e-6, 1e-10], **options)
 
 
 def with_errors(**options: Any) -> SolveResult:
     """As the last solve of a fit: preconditioned, from a start, until the error is small."""
-    operator, b = smooth_operator(150, noise=1e-4, precision="single"), uneven(150)
+    operator, b = smooth_operator(80, noise=1e-4, precision="single"), uneven(80)
     return cg(
         operator,
         b,
@@ -65,41 +67,43 @@ def with_errors(**options: Any) -> SolveResult:
 
 def by_neighbours(**options: Any) -> SolveResult:
     """With a preconditioner that may be above the matrix, of which Ritz values tell how far."""
-    operator, b = kernel_operator(150, noise=1e-5, precision="single"), uneven(150)
+    operator, b = kernel_operator(80, noise=1e-5, precision="single"), uneven(80)
     how = {"preconditioner": SparseInverseCholesky(4), "error_tol": [1e-3, 1e-4, 1e-3, math.inf, 1e-5]}
     return cg(operator, b, warn=False, **how, **options)
 
 
 def replacing(**options: Any) -> SolveResult:
     """Residuals are replaced by true ones, and go on in the space so far."""
-    return cg(smooth_operator(200, noise=1e-4), columns(200, 3), tol=1e-7, **options)
+    return cg(smooth_operator(100, noise=1e-4), columns(100, 3), tol=1e-7, **options)
 
 
 def forgetful(**options: Any) -> SolveResult:
     """Keeps a few of the latest residuals."""
-    return cg(with_spectrum(MILD), columns(120, 2), reorthogonalise=7, tol=1e-6, warn=False, **options)
+    return cg(with_spectrum(MILD), columns(ROWS, 2), reorthogonalise=7, tol=1e-6, warn=False, **options)
 
 
 def plain(**options: Any) -> SolveResult:
     return cg(
-        with_spectrum(MILD).numpy(), columns(120, 2)[:, 0].numpy(), reorthogonalise=False, tol=1e-6, **options
+        with_spectrum(MILD).numpy(),
+        columns(ROWS, 2)[:, 0].numpy(),
+        reorthogonalise=False,
+        tol=1e-6,
+        **options,
     )
 
 
 def known_by_products(**options: Any) -> SolveResult:
     matrix = with_spectrum(HARD)
-    return cg((lambda v: matrix @ v, 120), columns(120, 3), tol=1e-6, **options)
+    return cg((lambda v: matrix @ v, ROWS), columns(ROWS, 3), tol=1e-6, **options)
 
 
 def papers_stable(**options: Any) -> SolveResult:
-    return cg(kernel_operator(150), columns(150, 3), method="paper", tol=1e-2, warn=False, **options)
+    return cg(kernel_operator(80), columns(80, 3), method="paper", tol=1e-2, warn=False, **options)
 
 
 def papers_standard(**options: Any) -> SolveResult:
     how = {"inner_product": "direct", "reorthogonalise": False, "method": "paper"}
-    return cg(
-        kernel_operator(150), columns(150, 3), tol=1e-2, max_iterations=40, warn=False, **how, **options
-    )
+    return cg(kernel_operator(80), columns(80, 3), tol=1e-2, max_iterations=40, warn=False, **how, **options)
 
 
 def indefinite(**options: Any) -> SolveResult:
@@ -110,7 +114,7 @@ def indefinite(**options: Any) -> SolveResult:
 
 def short_of(**options: Any) -> SolveResult:
     """Runs out of iterations."""
-    return cg(with_spectrum(HARD), columns(120, 3), tol=1e-9, max_iterations=25, warn=False, **options)
+    return cg(with_spectrum(HARD), columns(ROWS, 3), tol=1e-9, max_iterations=15, warn=False, **options)
 
 
 SOLVES = [
@@ -194,14 +198,14 @@ def test_interrupted_in_every_iteration_it_ends_in_the_same_bits(solve: Solve, t
 
 def test_a_basis_that_outgrows_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest residual gives its place to the newest, also while a state that holds it is kept."""
-    monkeypatch.setattr(halfgp.solvers.reorthogonalise, "MEMORY", 40 * 120 * 2 * 8)
+    monkeypatch.setattr(halfgp.solvers.reorthogonalise, "MEMORY", 20 * ROWS * 2 * 8)
 
     def solve(**options: Any) -> SolveResult:
-        return cg(with_spectrum(HARD), columns(120, 2), tol=1e-7, max_iterations=75, warn=False, **options)
+        return cg(with_spectrum(HARD), columns(ROWS, 2), tol=1e-7, max_iterations=40, warn=False, **options)
 
     whole = solve()
-    assert whole.iterations == 75
-    for iteration in range(30, whole.iterations + 1):
+    assert whole.iterations == 40
+    for iteration in range(15, whole.iterations + 1):
         with pytest.raises(KeyboardInterrupt):
             solve(checkpoint=kept(tmp_path / "solve"), callback=interrupted_at(iteration))
     check_equal(solve(checkpoint=kept(tmp_path / "solve")), whole)
@@ -325,12 +329,12 @@ def test_it_changes_no_bits_and_is_written_by_the_clock(
 
 
 def test_a_solve_of_other_arguments_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path, b = tmp_path / "solve", columns(150, 2)
+    path, b = tmp_path / "solve", columns(80, 2)
     usual = {"tol": 1e-8, "x0": 0.1 * b, "warn": False}
 
     def solve(about: str = "these", callback: Any = None, b: torch.Tensor = b, **options: Any) -> SolveResult:
         checkpoint = SolveCheckpoint(path, about, interval=math.inf)
-        return cg(kernel_operator(150), b, checkpoint=checkpoint, callback=callback, **{**usual, **options})
+        return cg(kernel_operator(80), b, checkpoint=checkpoint, callback=callback, **{**usual, **options})
 
     with pytest.raises(KeyboardInterrupt):
         solve(callback=interrupted_at(8))
@@ -357,7 +361,7 @@ def test_a_solve_of_another_method_is_not_taken(tmp_path: Path, caplog: pytest.L
     def solve(method: str, callback: Any) -> SolveResult:
         how = {"method": method, "precision": "half", "inner_product": "log", "tol": 1e-6, "warn": False}
         checkpoint = SolveCheckpoint(tmp_path / "solve", "these", interval=math.inf)
-        return cg(kernel_operator(150), columns(150, 2), checkpoint=checkpoint, callback=callback, **how)
+        return cg(kernel_operator(80), columns(80, 2), checkpoint=checkpoint, callback=callback, **how)
 
     with pytest.raises(KeyboardInterrupt):
         solve("auto", interrupted_at(8))

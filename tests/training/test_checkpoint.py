@@ -17,11 +17,11 @@ from halfgp.model import ExactGP, SolveIteration
 from halfgp.training import Step
 from halfgp.training.stochastic import StochasticTraining
 
-X, Y = points(250, 2), targets(points(250, 2), q=2)
+X, Y = points(120, 2), targets(points(120, 2), q=2)
 NEW = points(20, 2, seed=9)
 OPTIONS = {
     "method": "cg",
-    "training__subset": 80,
+    "training__subset": 40,
     "training__subset_iterations": 6,
     "training__steps": 4,
     "training__probes": 4,
@@ -42,7 +42,7 @@ def die(event):
     if isinstance(event, Step) and [event.stage, str(event.index)] == sys.argv[2:]:
         os.kill(os.getpid(), signal.SIGKILL)
 
-x = points(250, 2)
+x = points(120, 2)
 ExactGP(**{options!r}, checkpoint=sys.argv[1]).fit(x, targets(x, q=2), callbacks=[die])
 """
 

@@ -21,7 +21,7 @@ from halfgp.solvers import SolveCheckpoint
 
 OPTIONS: dict[str, Any] = {
     "method": "cg",
-    "training__subset": 150,
+    "training__subset": 100,
     "training__subset_iterations": 1,
     "training__steps": 0,
     "variances__method": "local",
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Any] = {
     "noise_floor": 1e-7,
     "solve__preconditioner": "pivoted_cholesky",  # whose solves are long enough to be ended in
 }
-X, NEW = points(600), points(20, seed=9)
+X, NEW = points(300), points(20, seed=9)
 Y = targets(X, noise=1e-6)
 
 # Kills itself, as a machine that loses its power does, in an iteration of its last solve.
@@ -53,7 +53,7 @@ def deadly(event):
 
 checkpoint.SolveCheckpoint = partial(checkpoint.SolveCheckpoint, interval=0.0, share=float("inf"))
 path, at, phase = sys.argv[1:]
-x = points(600)
+x = points(300)
 ExactGP(**{options!r}, checkpoint=path).fit(x, targets(x, noise=1e-6), callbacks=[deadly])
 """
 

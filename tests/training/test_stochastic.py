@@ -167,13 +167,13 @@ def test_steps_go_down(optimiser, softplus):
 
 def test_cholesky_and_cg_agree_where_both_can():
     """Continuity across the switch: the same rows, trained either way, predict alike."""
-    x = points(600, 2)
+    x = points(400, 2)
     y = targets(x)[:, 0]
     new = points(100, 2, seed=8)
     exact = ExactGP(method="cholesky").fit(x, y)
     iterative = ExactGP(
         method="cg",
-        training__subset=300,
+        training__subset=200,
         training__steps=25,
         training__probes=20,
         training__tol=1e-2,

@@ -39,7 +39,8 @@ def engine_conditionals(
         program = kernel.detached().program()
         run(program, [None] * len(program.leaves))
         return Conditionals(residuals, deviations, factor)
-    scalars, group = [], torch.cat([of.members, of.rows[:, None]], dim=1)
+    group = torch.cat([of.members, of.rows[:, None]], dim=1)
+    by_diagonal = of.diagonal.new_zeros(len(of.x))  # known after the pass, and asked for after it
 
     def pass_over(program: Program, points: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """The program's tensors and the gradient in each."""
@@ -59,15 +60,12 @@ def engine_conditionals(
             if feature is not None and table is not None:
                 outputs.append(feature)
                 gradients.append(_gathered(group, table, len(of.x)) * leaf.scales.detach())
-        scalars.append(_gathered(group, by_members.reshape(-1, 1), len(of.x))[:, 0])
+        by_diagonal.copy_(_gathered(group, by_members.reshape(-1, 1), len(of.x))[:, 0])
         return outputs, gradients
 
-    # The variances on the diagonal are the kernel's too, and their weights are known only after the pass.
-    in_kernel, _, _ = parameter_gradient(kernel, [of.x], None, False, pass_over)
-    by_diagonal = scalars[0]
-    of_variances, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, lambda *_: ([], []))
-    total = {name: g + of_variances[name] for name, g in in_kernel.items()}
-    return Conditionals(residuals, deviations, factor, total, by_diagonal)
+    # The variances on the diagonal are the kernel's too.
+    in_kernel, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, pass_over)
+    return Conditionals(residuals, deviations, factor, in_kernel, by_diagonal)
 
 
 def _described(program: Program, features: list[Tensor], single: bool) -> _cpu.Program:

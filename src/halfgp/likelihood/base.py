@@ -33,10 +33,11 @@ def add_prior(
         weight: of the prior; n / N on n of N rows, so that it weighs what it weighs against all of them.
         count: rows times targets.
     """
-    leaf = hyperparameters.detached(requires_grad=True)
+    named = hyperparameters.named_parameters().items()
+    leaves = {name: parameter.detached(requires_grad=True) for name, parameter in named}
     with torch.enable_grad():
-        prior = weight * log_prior(leaf.named_parameters(), priors)
-    by_prior = gradient_by_name(prior, leaf.named_parameters(), torch.ones_like(prior))
+        prior = weight * log_prior(leaves, priors)
+    by_prior = gradient_by_name(prior, leaves, torch.ones_like(prior))
     # Parameters, and so gradients in them, are on the CPU, wherever the rows are.
     gradient = {name: (g.cpu() - by_prior[name]) / count for name, g in found.gradient.items()}
     return Evaluated((found.loss - float(prior.detach())) / count, gradient)

@@ -68,11 +68,10 @@ def dense_likelihood(
     weights = torch.cholesky_solve(r, factor)
     log_det = 2.0 * factor.diagonal().log().sum()
     by_k = torch.cholesky_inverse(factor).mul_(q).addmm_(weights, weights.T, alpha=-1.0).mul_(0.5)
-    leaves = hyperparameters.detached(requires_grad=True)
-    gradient = _kernel_gradient(leaves.kernel, x, by_k)
-    if "noise" in leaves.named_parameters():
+    gradient = _kernel_gradient(hyperparameters.kernel.detached(requires_grad=True), x, by_k)
+    if hyperparameters.noise is not None:
         gradient["noise"] = by_k.trace()
-    if "mean" in leaves.named_parameters():
+    if hyperparameters.mean is not None:
         gradient["mean"] = -weights.sum(dim=0)
     loss = 0.5 * ((r * weights).sum() + q * log_det + n * q * math.log(2 * math.pi))
     found = add_prior(Evaluated(float(loss), gradient), hyperparameters, priors, prior_weight, n * q)

@@ -9,14 +9,13 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from contracts import forked
 from paper.fakes import outcome, part, runs
 
 from halfgp.paper.contents import PARTS
@@ -161,7 +160,7 @@ def test_without_the_extension_there_is_a_fingerprint_too() -> None:
         "from halfgp.paper.frame.fingerprints import fingerprint_of\n"
         "print(fingerprint_of('halfgp.paper.studies.residuals', {}))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = forked.run(program, check=True)
     assert re.fullmatch(r"[0-9a-f]{64}\n", done.stdout)
     if importlib.util.find_spec("halfgp._cpu") is not None:
         assert done.stdout.strip() != fingerprint_of("halfgp.paper.studies.residuals", {})
