@@ -105,6 +105,12 @@ class Commands(TyperGroup):
             code = super().main(
                 given, prog_name, complete_var, standalone_mode=False, windows_expand_args=False, **extra
             )
+            sys.stdout.flush()  # a reader that has gone is noticed here and not at exit
+        except BrokenPipeError:
+            _silence()
+            code = BROKEN_PIPE
+        except OSError as error:
+            code = _of_the_system(error, self._as_json)
         except Exception as error:
             code = _usage(error, self._as_json)
         sys.exit(code if isinstance(code, int) else 0)
@@ -120,9 +126,7 @@ class Commands(TyperGroup):
             with warnings.catch_warnings():
                 warnings.simplefilter("always", HalfGPWarning)
                 warnings.showwarning = show
-                result = super().invoke(ctx)
-            sys.stdout.flush()  # a reader that has gone is noticed here and not at exit
-            return result
+                return super().invoke(ctx)
         except RankError as error:  # of any rank, and so to none's standard output
             raise typer.Exit(_cannot(str(error), error, as_json=False)) from None
         except HalfGPError as error:
