@@ -4,8 +4,8 @@
     python benchmarks/integrations.py --part tutorial --steps 6   # the first steps only
 
 Every measurement runs in a process of its own, whose peak memory is told. pol comes from HALFGP_DATA. A step
-of stock BoTorch on 20,000 rows would take most of an hour and more than 24 GB; it is measured on 10,000 beside
-ours, and what its Cholesky factors would take is told as extrapolated, by the cube of the rows.
+of stock BoTorch on 20,000 rows would take most of an hour and more than 24 GB; it is measured on 10,000
+beside ours, and what its Cholesky factors would take is told as extrapolated, by the cube of the rows.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def stopped(error: BaseException) -> Iterator[None]:
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("halfgp.model.exact_gp.condition", fail)
+        patch.setattr("halfgp.model.fitting.condition", fail)
         yield
 
 

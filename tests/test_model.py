@@ -332,7 +332,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(monkeypatch):
     def fail(*arguments, **options):
         raise InputError("no")
 
-    monkeypatch.setattr("halfgp.model.exact_gp.train", fail)
+    monkeypatch.setattr("halfgp.model.fitting.train", fail)
     with pytest.raises(InputError, match="no"):
         model.fit(7.0 * X[:50] + 3.0, -5.0 * Y[:50])
     np.testing.assert_array_equal(model.predict(NEW).mean, before)

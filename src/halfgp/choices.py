@@ -88,8 +88,8 @@ def factor_bytes(rows: int, itemsize: int) -> int:
 
 
 def preconditioner_bytes(memory_limit: int | None, machine: int | None = None) -> int:
-    """What a preconditioner may take: a quarter of what a fit may, or an eighth of what the machine has."""
-    return (machine or usable_memory()) // 8 if memory_limit is None else memory_limit // 4
+    """What a preconditioner may take: a quarter of what a fit may."""
+    return (memory_limit or machine or usable_memory()) // 4
 
 
 def final_rank(rows: int, memory_limit: int | None, machine: int | None = None) -> int:

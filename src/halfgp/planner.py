@@ -56,6 +56,7 @@ SUBSET_EVALUATIONS = 14  # of a subset's, most of which are of a quarter of it
 NEIGHBOUR_EVALUATIONS = 60  # of the densities of rows given their neighbours
 STEP_EVALUATIONS = 15  # of those that follow a gradient on all rows
 LAST_EVALUATIONS = 16  # that the last round has of them, which begins near its end
+RENEWING_EVALUATIONS = 25  # that it has again, with other neighbours, where features are few
 EXPECTED_STEPS = 2.5  # that are taken, the last one without a gain
 HEARD_BYTES = 70  # of a neighbour of a row whose density training takes, with the gradient
 JUDGED = 2  # of what a chunk of rows takes: entries, and what landmarks explain of them
@@ -289,6 +290,8 @@ def _training_seconds(plan: Plan) -> float:
     more, _ = neighbourhoods(plan.features)
     first, last = min(rows, heard), min(rows, more)
     densities: float = NEIGHBOUR_EVALUATIONS * first + LAST_EVALUATIONS * (last - first)
+    if plan.features <= FEW_FEATURES:
+        densities += RENEWING_EVALUATIONS * last
     densities += steps * STEP_EVALUATIONS * last
     return (
         seconds

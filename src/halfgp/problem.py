@@ -81,7 +81,19 @@ class Problem:
         """
         if self.ranks is None:
             return WHOLE
-        return replace(self.part, order=shared_out(along_a_curve(self.x), self.ranks.count))
+        return replace(self.part, order=shared_out(self._curve, self.ranks.count))
+
+    def held_by(self, index: int, count: int) -> Tensor:
+        """The rows, ascending, that one of so many ranks holds, or held when there were so many."""
+        if count == 1:
+            return torch.arange(self.rows)
+        held = Part(index, count, shared_out(self._curve, count)).held(self.rows)
+        return torch.as_tensor(held).cpu()
+
+    @cached_property
+    def _curve(self) -> Tensor:
+        """An order (n,) of the rows in which near ones are together."""
+        return along_a_curve(self.x)
 
     def whole(self, v: Tensor) -> Tensor:
         """All rows (n, ...) of a vector of those held here, in their own order."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import time
 import warnings
 import weakref
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from halfgp.distributed import Ranks, alone, heartbeat, ranks_here
 from halfgp.distributed.ranks import leave
 from halfgp.errors import FileError, HalfGPError, RankError
 from halfgp.hyperparameters import Hyperparameters
+from halfgp.model import SolveIteration
 from halfgp.neighbours import LocalPosterior
 from halfgp.operators import Operator, ShardedKernel
 from halfgp.operators.bound import BoundKernel
@@ -32,7 +35,7 @@ from halfgp.prediction.equations import Equations
 from halfgp.prediction.variances import Variances
 from halfgp.problem import Problem
 from halfgp.selftest.checks import random
-from halfgp.training import Step, judgement
+from halfgp.training import Step, checkpoint, judgement
 
 KERNEL = 1.5 * Matern(1.5, [0.4, 0.7]) + White(0.02)
 
@@ -290,21 +293,39 @@ def by_itself(n: int, seed: int) -> Tensor:
         return fitted(n, {}, seed)["theta"]
 
 
-def stopped(n: int, options: dict[str, Any], steps: int) -> str:
-    """A fit that ends itself after so many steps on all rows, on every rank."""
+def stopped(n: int, options: dict[str, Any], steps: int = 0, iterations: int = 0) -> str:
+    """A fit that ends itself on every rank: after so many steps on all rows, or iterations of its solve."""
 
     class Enough(Exception):
         pass
 
     def watch(event: object) -> None:
-        if isinstance(event, Step) and event.stage == "cg" and event.index + 1 == steps:
+        if isinstance(event, SolveIteration):
+            enough = event.iteration == iterations
+        else:
+            enough = isinstance(event, Step) and event.stage == "cg" and event.index + 1 == steps
+        if enough:
             raise Enough
 
-    try:
-        fitted(n, options, callbacks=(watch,))
-    except Enough:
-        return "stopped"
+    always = partial(checkpoint.SolveCheckpoint, interval=0.0, share=math.inf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "SolveCheckpoint", always)  # written in every iteration
+        try:
+            fitted(n, options, callbacks=(watch,))
+        except Enough:
+            return "stopped"
     return "done"
+
+
+def resumed(n: int, options: dict[str, Any]) -> dict[str, Any]:
+    """A fit, and which iterations its last solve had."""
+    seen: list[int] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, SolveIteration):
+            seen.append(event.iteration)
+
+    return {**fitted(n, options, callbacks=(watch,)), "iterations": seen}
 
 
 def heard_by(silence: float, directory: str = "") -> Ranks:

@@ -157,3 +157,25 @@ def test_a_checkpoint_of_some_ranks_is_read_by_others(ranks: Job, tmp_path: Path
     assert found["history"][:-1] == whole["history"][:-1]
     alone = programs.fitted(FEW, {**options, "checkpoint": path})
     agree(alone["theta"], whole["theta"])
+
+
+# Of low rank, and of neighbours: the last solve is preconditioned by either.
+@pytest.mark.parametrize("preconditioner", ["pivoted_cholesky", "auto"])
+@two_ranks
+def test_a_last_solve_of_some_ranks_goes_on_with_others(
+    ranks: Job, tmp_path: Path, preconditioner: str
+) -> None:
+    """From files that have some rows each: with one rank more, then with one alone, from what these wrote."""
+    path = str(tmp_path / "kept")
+    options = {"training__steps": 1, "solve__preconditioner": preconditioner, "solve__rank": 8}
+    whole = ranks.run(programs.resumed, N, options)[0]
+    last, kept = whole["iterations"][-1], {**options, "checkpoint": path}
+    assert last > 6  # or there is nothing to end
+    assert ranks.run(programs.stopped, N, kept, 0, 2) == ["stopped"] * 2
+    with job(3) as others:
+        assert others.run(programs.stopped, N, kept, 0, 4) == ["stopped"] * 3
+    alone = programs.resumed(N, kept)
+    assert alone["iterations"][0] == 4  # where it was
+    assert abs(alone["iterations"][-1] - last) <= 2
+    agree(alone["mean"], whole["mean"])
+    agree(alone["weights"], whole["weights"], 1e-2)

@@ -157,7 +157,7 @@ def test_the_exact_method_resumes_after_its_training(tmp_path, monkeypatch):
         raise Dead
 
     with monkeypatch.context() as patch:
-        patch.setattr("halfgp.model.exact_gp.condition", die)
+        patch.setattr("halfgp.model.fitting.condition", die)
         with pytest.raises(Dead):
             fit(path, method="cholesky")
     steps = []

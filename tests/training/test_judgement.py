@@ -82,11 +82,21 @@ def test_the_point_that_predicts_better_is_taken(monkeypatch):
 
 
 def test_of_few_features_neighbourhoods_also_begin_where_a_subset_ended_and_nothing_is_shortened(monkeypatch):
-    from_start, _ = trained(monkeypatch, [judged(1.0), judged(3.0), judged(2.0)], few=True)
-    from_subset, looks = trained(monkeypatch, [judged(1.0), judged(2.0), judged(3.0)], few=True)
-    assert looks == 3
+    last = judged(4.0)  # with neighbours found again
+    from_start, _ = trained(monkeypatch, [judged(1.0), judged(3.0), judged(2.0), last], few=True)
+    from_subset, looks = trained(monkeypatch, [judged(1.0), judged(2.0), judged(3.0), last], few=True)
+    assert looks == 4
     values = [float(found.hyperparameters.noise.value) for found in (from_start, from_subset)]
     assert values[0] != values[1]
+
+
+def test_of_few_features_neighbours_are_found_again_unless_rows_that_are_left_out_lose_by_it(monkeypatch):
+    before = [judged(1.0), judged(3.0), judged(2.0)]
+    gained, lost = (trained(monkeypatch, [*before, judged(d)], few=True)[0] for d in (4.0, 2.0))
+    values = [float(found.hyperparameters.noise.value) for found in (gained, lost)]
+    assert values[0] != values[1]
+    _, looks = trained(monkeypatch, [judged(3.0), judged(1.0), judged(2.0)], few=True)
+    assert looks == 3  # what a subset taught has no neighbours
 
 
 def test_lengthscales_are_shortened_for_as_long_as_predictions_gain(monkeypatch):

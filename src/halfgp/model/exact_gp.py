@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from halfgp.choices import choose_method, usable_memory
-from halfgp.cluster import make_cluster_plan
-from halfgp.data import ArrayLike, as_levels, as_points
-from halfgp.distributed.agreement import environment, require_agreement, together
-from halfgp.distributed.heartbeat import Heartbeat
-from halfgp.distributed.ranks import Ranks, ranks_here
+from halfgp.data import ArrayLike, as_levels
+from halfgp.distributed.ranks import ranks_here
 from halfgp.distributed.traffic import Traffic
-from halfgp.errors import FileError, InputError, NotFittedError
+from halfgp.errors import InputError, NotFittedError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.kernels import Kernel
 from halfgp.model.answers import FloatArray, LeaveOneOut, LogLikelihood, Prediction, PredictionInterval
 from halfgp.model.callbacks import Audience, FitCallback
+from halfgp.model.extending import extend
 from halfgp.model.fit_report import FitReport
 from halfgp.model.fitted import Fitted
-from halfgp.model.groups import AnyFitted, FittedGroups, Group, groups_of, joined
-from halfgp.model.observations import Observations, Pattern
-from halfgp.model.stages import compared, conditioning_of, training_of
-from halfgp.model.start import starting_point
-from halfgp.model.trend import Trend, trend_of
-from halfgp.planner import Plan, Preview, joined_plan, make_plan
-from halfgp.prediction import ExactPosterior, Posterior, condition
-from halfgp.priors import as_priors, check_names
-from halfgp.problem import Problem
+from halfgp.model.fitting import fit_rows
+from halfgp.model.groups import AnyFitted, FittedGroups
+from halfgp.model.planning import plan_rows
+from halfgp.planner import Plan
+from halfgp.prediction import Posterior
 from halfgp.settings import MOST_SEED, Settings
 from halfgp.standardise import Standardisation
-from halfgp.threads import torch_threads
-from halfgp.training import Checkpoint, Step, Trained, preview, train
+from halfgp.training import Checkpoint, Step
 
 
 class ExactGP:
@@ -98,102 +85,12 @@ class ExactGP:
         files stay until the model is saved. A fit that fails changes nothing here.
         """
         ranks = ranks_here()
-        with Heartbeat(ranks):
-            with together(ranks):
-                settings = self.settings.check()
-            require_agreement(ranks, {**environment(), **compared(settings)})
-            with together(ranks):
-                rows = Observations.of(X, y, noise, settings.device)
-            require_agreement(ranks, rows.fingerprints() if ranks is not None else {})
-            rows.check_known()
-            audience, q = Audience(callbacks), rows.targets.shape[1]
-            patterns = rows.patterns(range(q))
-            with together(ranks):  # machines may have more memory or less
-                self._require_memory(patterns, rows.points.shape[1], ranks)
-            groups, checkpoints = [], []
-            for index, pattern in enumerate(patterns):
-                began, some = time.perf_counter(), rows.taken(pattern)
-                trend = trend_of(settings.mean, some.points, some.targets, pattern.targets, q)
-                some = some.without(trend)
-                scales, path = some.scales(settings), _checkpoint_path(settings, index)
-                problem, some = some.problem(*scales, settings), some.forgotten()
-                if pattern is patterns[-1]:  # from here on rows are here once, as standardised
-                    rows = rows.forgotten()
-                fitted, checkpoint = self._fit(problem, some, trend, scales, audience, ranks, path, began)
-                groups.append(Group(*pattern, fitted))
-                checkpoints.append(checkpoint)
-        self._fitted = joined(groups, rows.dropped)
-        self._checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint is not None]
-        for checkpoint in self._checkpoints:
+        found, checkpoints = fit_rows(self.settings, X, y, noise, Audience(callbacks), ranks)
+        self._fitted, self._checkpoints = found, checkpoints
+        for checkpoint in checkpoints:
             checkpoint.finish()
         self.traffic = None if ranks is None else ranks.traffic.ended()
         return self
-
-    def _require_memory(self, patterns: Sequence[Pattern], features: int, ranks: Ranks | None) -> None:
-        """Refuse what does not fit, before any work."""
-        if ranks is None:
-            self._planned(patterns, features).require()
-            return
-        for targets, which in patterns:
-            whole = make_plan(len(which), features, len(targets), self.settings)
-            plan = make_cluster_plan(whole, ranks=ranks.count)
-            plan.require()
-
-    def _fit(
-        self,
-        problem: Problem,
-        about: Observations,
-        trend: Trend | None,
-        scales: tuple[Standardisation, Standardisation],
-        audience: Audience,
-        ranks: Ranks | None,
-        path: Path | None,
-        began: float,
-    ) -> tuple[Fitted, Checkpoint | None]:
-        """Learn from rows without their trend and condition on them, over ranks where there are some.
-
-        Args:
-            problem: the rows, standardised.
-            about: what else is known of them.
-            trend: what they are without.
-            scales: what standardised them.
-            audience: who hears of it.
-            ranks: that share the work.
-            path: of a checkpoint.
-            began: when it was.
-
-        Returns:
-            What was found, and the checkpoint of what is done.
-        """
-        settings, (x_scale, y_scale) = self.settings, scales
-        if choose_method(settings.method, problem.rows) != "cholesky":  # which every rank does by itself
-            problem = replace(problem, ranks=ranks)
-        start, priors = starting_point(settings, problem, x_scale), as_priors(settings.priors)
-        if not isinstance(settings.priors, str):  # a named set may have more than a kernel does
-            check_names(priors, start.named_parameters())
-        checkpoint = self._checkpoint_of(path, problem, start, ranks)
-        with torch_threads(settings.threads):
-            trained = train(
-                start,
-                problem,
-                training_of(settings),
-                priors,
-                checkpoint=checkpoint,
-                observe=audience.see_step,
-            )
-            posterior = self._conditioned(problem, trained, checkpoint, audience)
-        y_scale = replace(y_scale, scale=y_scale.scale * posterior.units)
-        report = FitReport.of(
-            posterior,
-            trained.history,
-            method=trained.method,
-            dropped=about.dropped,
-            scale=posterior.scale,
-            began=began,
-            interrupted=trained.interrupted,
-        )
-        fitted = Fitted(posterior.whole(), x_scale, y_scale, about.single, trained.history, report, trend)
-        return fitted, None if trained.interrupted else checkpoint
 
     def predict(
         self,
@@ -289,61 +186,8 @@ class ExactGP:
             noise: (m,) variances of the rows, exactly if `fit` was given some.
             callbacks: each hears of the solve, as in `fit`.
         """
-        fitted, audience = self.fitted, Audience(callbacks)
-        if (noise is None) != (fitted.each[0].posterior.problem.fixed_noise is None):
-            raise InputError(
-                "`noise` must be given to `update` exactly if it was given to `fit`:"
-                " rows have variances of their own or share one."
-            )
-        rows = Observations.of(fitted.points(X), y, noise)
-        if rows.targets.shape[1] != fitted.targets:
-            raise InputError(
-                f"`y` must have {fitted.targets} targets, as in `fit`; got {rows.targets.shape[1]}."
-            )
-        groups = []
-        for group in groups_of(fitted):
-            for pattern in rows.patterns(group.targets):
-                if pattern.targets == group.targets and not len(pattern.rows):
-                    groups.append(group)  # nothing is new
-                    continue
-                which = torch.cat([group.rows, fitted.rows + pattern.rows])
-                found = self._extended(group, rows, pattern, audience)
-                groups.append(Group(pattern.targets, which, found))
-        self._fitted = joined(groups, rows.dropped)
+        self._fitted = extend(self.settings, self.fitted, X, y, noise, Audience(callbacks))
         return self
-
-    def _extended(self, group: Group, rows: Observations, pattern: Pattern, audience: Audience) -> Fitted:
-        """A group's targets of that pattern, conditioned on the rows that have them, too."""
-        began, fitted = time.perf_counter(), group.fitted
-        inner = [group.targets.index(target) for target in pattern.targets]
-        trend = None if fitted.trend is None else fitted.trend.of_targets(inner)
-        y_scale, some = fitted.y_scale.of_columns(inner), rows.taken(pattern).without(trend)
-        added = some.problem(fitted.x_scale, y_scale, self.settings)
-        problem = fitted.posterior.problem.of_targets(inner).extended(added)
-        # What a fit takes without its training.
-        solve = self.settings.with_params(method="cg", training__subset=0, training__steps=0)
-        make_plan(problem.rows, problem.x.shape[1], problem.y.shape[1], solve).require()
-        method = choose_method(self.settings.method, problem.rows)
-        start = fitted.posterior.start(problem.rows)
-        if start is not None and len(inner) < fitted.targets:
-            start = start[:, inner]
-        with torch_threads(self.settings.threads):
-            posterior = condition(
-                problem,
-                fitted.posterior.hyperparameters.of_targets(inner),
-                conditioning_of(self.settings, method, problem.rows),
-                start,
-                audience.see_iteration,
-            )
-        report = FitReport.of(
-            posterior,
-            fitted.history,
-            method=method,
-            dropped=some.dropped,
-            scale=fitted.report.scale,
-            began=began,
-        )
-        return Fitted(posterior, fitted.x_scale, y_scale, fitted.single, fitted.history, report, trend)
 
     def log_marginal_likelihood(self) -> LogLikelihood:
         """Of the training targets, at the hyperparameters found."""
@@ -377,41 +221,7 @@ class ExactGP:
             targets: so many, which all rows have.
             y: the targets themselves, (n,) or (n, q), of which a second's look tells more.
         """
-        settings = self.settings.check()
-        points = as_points(X, "X")
-        if y is None:
-            return make_plan(len(points), points.shape[1], targets, settings)
-        rows = Observations.of(points, y, None, settings.device)
-        rows.check_known()
-        patterns = rows.patterns(range(rows.targets.shape[1]))
-        return self._planned(patterns, points.shape[1], [self._preview(rows, some) for some in patterns])
-
-    def _preview(self, rows: Observations, pattern: Pattern) -> Preview | None:
-        """What a few of the rows tell that have some targets; None where all of them are soon looked at."""
-        settings = self.settings
-        if choose_method(settings.method, len(pattern.rows)) == "cholesky":
-            return None
-        some = rows.taken(pattern)
-        some = some.without(
-            trend_of(settings.mean, some.points, some.targets, pattern.targets, rows.targets.shape[1])
-        )
-        x_scale, y_scale = some.scales(settings)
-        problem = some.problem(x_scale, y_scale, settings)
-        start = starting_point(settings, problem, x_scale)
-        with torch_threads(settings.threads):
-            return preview(start, problem, as_priors(settings.priors), settings.random_state)
-
-    def _planned(
-        self,
-        patterns: Sequence[Pattern],
-        features: int,
-        previews: Sequence[Preview | None] | None = None,
-    ) -> Plan:
-        """Of fits of targets that the same rows have, one after the other."""
-        each = zip(patterns, previews or [None] * len(patterns), strict=True)
-        return joined_plan(
-            [make_plan(len(rows), features, len(some), self.settings, seen) for (some, rows), seen in each]
-        )
+        return plan_rows(self.settings, X, y, targets)
 
     @property
     def is_fitted(self) -> bool:
@@ -475,43 +285,3 @@ class ExactGP:
         for checkpoint in self._checkpoints:
             checkpoint.remove()
         self._checkpoints = []
-
-    def _conditioned(
-        self, problem: Problem, trained: Trained, checkpoint: Checkpoint | None, audience: Audience
-    ) -> ExactPosterior:
-        """The posterior where training ended."""
-        settings = self.settings
-        by_subset = trained.method == "cg" and 0 < settings.training.subset < problem.rows
-        # Training on all rows tells the scale of one target, and not that of each of several.
-        several = problem.y.shape[1] > 1
-        calibrate = settings.variances.calibrate and (
-            (by_subset and settings.training.subset_iterations > 0) or several
-        )
-        calibrate = calibrate and not trained.hyperparameters.any_fixed  # that would move them after all
-        machine = problem.least(usable_memory())  # ranks build parts of one preconditioner
-        conditioning = conditioning_of(settings, trained.method, problem.rows, calibrate, machine)
-        hyperparameters, solves = trained.hyperparameters, None
-        if checkpoint is not None and not trained.interrupted:  # who resumes that, resumes its training
-            solves = checkpoint.solves(hyperparameters, conditioning.recipe)
-        return condition(
-            problem, hyperparameters, conditioning, trained.weights, audience.see_iteration, solves
-        )
-
-    def _checkpoint_of(
-        self, path: Path | None, problem: Problem, start: Hyperparameters, ranks: Ranks | None
-    ) -> Checkpoint | None:
-        if path is None:
-            return None
-        if (ranks is None or ranks.is_first) and not path.parent.is_dir():
-            raise FileError(
-                f"`checkpoint` needs the directory `{path.parent}`, which is not there. Create it."
-            )
-        return Checkpoint.of(path, problem, start, training_of(self.settings), self.settings.priors, ranks)
-
-
-def _checkpoint_path(settings: Settings, group: int) -> Path | None:
-    """Where that of a group of targets is: the first has the name that is given."""
-    if settings.checkpoint is None:
-        return None
-    path = Path(settings.checkpoint)
-    return path.with_name(f"{path.name}.{group}") if group else path

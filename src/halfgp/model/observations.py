@@ -68,7 +68,7 @@ class Observations:
             warnings.warn(
                 f"{dropped} of {n} rows have no target (NaN in `y`) and are left out.",
                 DataWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             points, targets = points[known], targets[known]
             variances = None if variances is None else variances[known]
@@ -125,7 +125,7 @@ class Observations:
         x_scale = Standardisation.of(self.points, settings.standardise_X).holding(self.points)
         constant = x_scale.constant.nonzero()[:, 0].tolist()
         if constant:
-            warnings.warn(ConstantColumnsWarning(constant, len(x_scale.constant)), stacklevel=3)
+            warnings.warn(ConstantColumnsWarning(constant, len(x_scale.constant)), stacklevel=5)
         return x_scale, Standardisation.of(self.targets, settings.standardise_y)
 
     def problem(self, x_scale: Standardisation, y_scale: Standardisation, settings: Settings) -> Problem:

@@ -24,8 +24,9 @@ from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
-# Neighbours of a row: as many as are usual, up to so many rows; at most; and at least, where memory is short.
-NEIGHBOURS, USUAL_ROWS, MOST, FEWEST = 50, 40_000, 150, 8
+# Neighbours of a row: as many as are usual, up to so many rows; a power of these beyond; at most; and at
+# least, where memory is short.
+NEIGHBOURS, USUAL_ROWS, GROWTH, MOST, FEWEST = 50, 40_000, 0.6, 250, 8
 ENOUGH = 0.1  # of the noise: what low rank leaves of rows' variances, and more of it would not repay
 ROUNDED = 0.01  # of a row's variance, which is 1 where it is whitened
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
@@ -46,9 +47,9 @@ class AutomaticPreconditioner:
     are taken unless the first ones leave a tenth of the noise at most. Where low rank does not reach so far,
     the pivots become landmarks.
 
-    Every other row is given neighbours. To build its part of the factor takes the square of their number, a
-    pass the number of rows that are not too far for it: so they grow with the root of that, and building goes
-    on to cost some ten passes.
+    Every other row is given neighbours. To build its part of the factor takes a little less than the square
+    of their number, a pass the number of rows that are not too far for it: so they grow with the 0.6th power
+    of that, and building goes on to cost some ten passes.
 
     Attributes:
         rank: of low rank, or landmarks, instead of those; None for them.
@@ -114,7 +115,7 @@ def rows_met(n: int, live: float) -> int:
 
 def paying_neighbours(met: int) -> int:
     """How many neighbours a row should have, where a pass looks at so many others for it."""
-    return round(min(MOST, NEIGHBOURS * max(1.0, math.sqrt(met / USUAL_ROWS))))
+    return round(min(MOST, NEIGHBOURS * math.pow(max(1.0, met / USUAL_ROWS), GROWTH)))
 
 
 def neighbours_within(n: int, memory: int, wanted: int) -> int:

@@ -47,6 +47,7 @@ class SharedNeighbours:
     factor: SparseFactor
     log_pivots: float
     below: ClassVar[bool] = False
+    whole: ClassVar[str] = "LandmarksAndNeighbours"  # the class of the same matrix, where none are shared
 
     def solve(self, v: Tensor) -> Tensor:
         """P^-1 v for v (m, t), float64."""

@@ -12,7 +12,7 @@ from halfgp.data import Vectors
 from halfgp.operators.base import column_major, rung_name
 from halfgp.solvers.base import SolveResult, Status, worst
 from halfgp.solvers.ladder import Ladder
-from halfgp.solvers.state import State, with_columns
+from halfgp.solvers.state import OfRows, State, with_columns
 
 
 class Best:
@@ -75,7 +75,7 @@ class Best:
 
     def state(self) -> State:
         """What a solve changes."""
-        return {"x": self.x, "r": self.r, "relative": self.relative.clone()}
+        return {"x": OfRows(self.x), "r": OfRows(self.r), "relative": self.relative.clone()}
 
     def restore(self, state: State) -> None:
         """Go on from there."""

@@ -121,8 +121,8 @@ def cg(
             solve.run(start)
         else:
             choices = [method, precision, residual_precision, rung_name(system.precision)]
-            choices.append(type(built).__name__)
-            _run_kept(solve, checkpoint, vectors.values, start, options, list(map(str, choices)))
+            choices.append(getattr(built, "whole", type(built).__name__))  # however many hold its rows
+            _run_kept(solve, checkpoint, system, vectors.values, start, options, list(map(str, choices)))
         result = solve.result(vectors)
     if result.converged:
         return result
@@ -135,6 +135,7 @@ def cg(
 def _run_kept(
     solve: Iteration,
     checkpoint: SolveCheckpoint,
+    system: Operator,
     b: Tensor,
     start: Tensor | None,
     options: Options,
@@ -143,7 +144,10 @@ def _run_kept(
     """Run, from the state that is kept of a solve with the same arguments; what else decides are choices."""
     counts = [options.min_iterations, options.max_iterations, options.window]
     others = [options.inner_product, *choices]
-    state = checkpoint.begin(b, start, options.tol, options.error_tol, counts, others)
+    # Of all rows, whoever holds them: another number of processes may go on.
+    whole = [v if v is None else system.gathered(v) for v in (b, start)]
+    state = checkpoint.begin(torch.stack([options.tol, options.error_tol]), *whole, counts, others)
+    del whole
     try:
         solve.run(start, state)
     except (KeyboardInterrupt, SystemExit):

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import glob
+import json
 import logging
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from halfgp.distributed.ranks import Ranks
 from halfgp.errors import FileError
-from halfgp.persistence import fingerprint, read_file, write_file
+from halfgp.persistence import Stored, fingerprint, read_file, write_file
 from halfgp.replacement import FilePath
+from halfgp.solvers.reshared import reshared
 from halfgp.solvers.state import State, packed, unpacked
 from halfgp.version import __version__
 
 INTERVAL = 60.0  # seconds
 SHARE = 0.03
+ROUNDING = 1e-6  # of tolerances, which another number of processes finds by sums in another order
+MOST_PROCESSES = 10**6
 logger = logging.getLogger("halfgp")
 
 
@@ -33,8 +40,10 @@ class SolveCheckpoint:
     last whole iteration. Where it cannot be written the log says so, and the solve goes on. It holds every
     earlier residual that the solve does, up to a gibibyte, and stays: who needs it no more removes it.
 
-    Where rows are shared out, every rank has a file of its own rows, all of the same moment. Files that are
-    not, or were written by another number of ranks, are not used: the solve begins anew.
+    Where rows are shared out, every rank has a file of its own rows, all of the same moment. Any number of
+    processes that see the files of all ranks go on from them, each with the rows that it holds, and end in
+    the same solution, but for rounding. Files that are not of one moment, or not all there, are not used: the
+    solve begins anew.
 
     Args:
         path: of the file.
@@ -43,6 +52,8 @@ class SolveCheckpoint:
         interval: seconds between two writes, at least; a solve that takes less is not written.
         share: of the time that writes may take.
         ranks: that rows are shared out to, or None.
+        held_by: which rows (m,) one of so many ranks holds, as held_by(index, count); None where no other
+            number of them is to go on.
     """
 
     def __init__(
@@ -53,37 +64,44 @@ class SolveCheckpoint:
         interval: float = INTERVAL,
         share: float = SHARE,
         ranks: Ranks | None = None,
+        held_by: Callable[[int, int], Tensor] | None = None,
     ) -> None:
         self._path, self._about, self._interval, self._share = Path(path), about, interval, share
-        self._ranks, self._moment = ranks, 0
+        self._ranks, self._held_by = ranks, held_by
+        self._index, self._count = (0, 1) if ranks is None else (ranks.index, ranks.count)
+        # Of this run: no file of another one is of the same moment, and later ones have later ones.
+        self._moment = time.time_ns()
         if ranks is not None:
-            self._path = self._path.with_name(f"{self._path.name}.{ranks.index + 1}-of-{ranks.count}")
-            # Of this run: no file of another one is of the same moment.
-            self._moment = int(ranks.of_first(torch.tensor(time.time_ns())))
-        self._stored: list[tuple[str, State]] | None = None  # by fingerprint; None before the file is read
-        self._done: list[tuple[str, State]] = []
-        self._current = ""
+            self._moment = int(ranks.of_first(torch.tensor(self._moment)))
+        self._stored: list[_Stored] | None = None  # None before the file is read
+        self._done: list[_Stored] = []
+        self._current = _Stored("", torch.empty(0), {})
         self._latest: State | None = None  # of the current solve, since it was begun here
         self._began = self._due = 0.0
         self._fails = False
 
-    def begin(self, *arguments: object) -> State | None:
-        """The next solve, with these tensors and JSON values: the state to go on from, or None.
+    def begin(self, tolerances: Tensor, *arguments: object) -> State | None:
+        """The next solve: the state to go on from, or None.
+
+        Args:
+            tolerances: of it; other processes find the same ones, but for rounding.
+            arguments: what else tells it from others: tensors of all rows, and JSON values.
 
         Raises:
             FileError: there is a file, and it is damaged or another one.
         """
-        self._current, self._latest = fingerprint(self._about, __version__, *arguments), None
+        written_as = fingerprint(self._about, __version__, *arguments)
+        self._current, self._latest = _Stored(written_as, tolerances, {}), None
         self._began = time.monotonic()
         self._due = self._began + self._interval
         if self._stored is None:
             self._stored = self._read()
         if not self._stored:
             return None
-        written, state = self._stored.pop(0)
-        if self._by_all(written == self._current):
+        stored = self._stored.pop(0)
+        if self._by_all(stored.is_like(self._current)):
             logger.info("the solve goes on from %s", self._path)
-            return state
+            return stored.state
         self._stored.clear()
         logger.warning(
             "%s is not used: its solve has other data, hyperparameters, settings or version of halfgp",
@@ -95,11 +113,11 @@ class SolveCheckpoint:
         """The current solve has come so far; written if it is time."""
         self._latest = state
         if self._by_first(time.monotonic() >= self._due):
-            self._write([*self._done, (self._current, state)])
+            self._write([*self._done, replace(self._current, state=state)])
 
     def end(self, state: State) -> None:
         """The current solve is done."""
-        self._done.append((self._current, state))
+        self._done.append(replace(self._current, state=state))
         known, self._latest = self._latest is None, None
         if not known and self._by_first(time.monotonic() - self._began >= self._interval):
             self._write(self._done)
@@ -107,21 +125,18 @@ class SolveCheckpoint:
     def write(self) -> None:
         """As it was last taken, if it was since it began here; ranks, ended at different moments, do not."""
         if self._latest is not None and self._ranks is None:
-            self._write([*self._done, (self._current, self._latest)])
+            self._write([*self._done, replace(self._current, state=self._latest)])
 
-    def _write(self, solves: list[tuple[str, State]]) -> None:
+    def _write(self, solves: list[_Stored]) -> None:
         began = time.monotonic()
         self._moment += 1
         tensors: dict[str, Tensor] = {}
         header = {
             "moment": self._moment,
-            "solves": [
-                {"fingerprint": written, "state": packed(state, f"{k}", tensors)}
-                for k, (written, state) in enumerate(solves)
-            ],
+            "solves": [solve.packed(f"{k}", tensors) for k, solve in enumerate(solves)],
         }
         try:
-            write_file(self._path, "solve", header, tensors)
+            write_file(_file_of(self._path, self._index, self._count), "solve", header, tensors)
         except FileError as error:
             if not self._fails:
                 logger.warning("the solve goes on, and a kill would lose it: %s", error)
@@ -139,21 +154,100 @@ class SolveCheckpoint:
             return decision
         return int(self._ranks.total(torch.tensor(int(decision)))) == self._ranks.count
 
-    def _read(self) -> list[tuple[str, State]]:
-        stored = read_file(self._path, "solve") if self._path.exists() else None
-        moment = 0 if stored is None else int(stored.header.get("moment", 0))
-        if self._ranks is not None and len(set(self._ranks.texts(str(moment)))) > 1:
-            logger.warning("%s is not used: it is not of the same moment on all ranks", self._path)
+    def _read(self) -> list[_Stored]:
+        """The solves of the latest files that are all there, of whatever number of processes."""
+        found = self._moments()
+        if self._ranks is not None:
+            told = [json.loads(text) for text in self._ranks.texts(json.dumps(found))]
+            found = {
+                name: moment for name, moment in found.items() if all(t.get(name) == moment for t in told)
+            }
+        if not found:
             return []
-        if stored is None:
-            return []
+        count = int(max(found, key=lambda name: (found[name], name == str(self._count))))
+        stored = self._of(count)
         try:
             return [
-                (solve["fingerprint"], unpacked(solve["state"], f"{k}", stored.tensors))
+                _Stored.unpacked(solve, f"{k}", stored.tensors)
                 for k, solve in enumerate(stored.header["solves"])
             ]
         except (KeyError, TypeError, RuntimeError) as error:
             raise FileError(f"`{self._path}` does not hold a solve: {error!r:.200}. Delete it.") from error
+
+    def _moments(self) -> dict[str, int]:
+        """When files were written by so many processes: those that are all here, or this one's own."""
+        found: dict[str, int] = {}
+        for count in {self._count, *_counts(self._path)}:
+            files = [_file_of(self._path, k, count) for k in range(count)]
+            if count == self._count:
+                files = files[self._index : self._index + 1]
+            elif self._held_by is None:
+                continue
+            if all(file.exists() for file in files):
+                headers = [read_file(file, "solve", header_only=True).header for file in files]
+                moments = {int(header.get("moment", 0)) for header in headers}
+                if len(moments) == 1:
+                    found[str(count)] = moments.pop()
+        return found
+
+    def _of(self, count: int) -> Stored:
+        """What so many processes wrote, as this one would have written it."""
+        if count == self._count or self._held_by is None:
+            return read_file(_file_of(self._path, self._index, self._count), "solve")
+        logger.info("the solve of %d processes goes on with %d", count, self._count)
+        held_by, path = self._held_by, self._path
+        files = ((read_file(_file_of(path, k, count), "solve"), held_by(k, count)) for k in range(count))
+        try:
+            return reshared(files, held_by(self._index, self._count))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise FileError(f"`{path}` does not hold a solve: {error!r:.200}. Delete it.") from error
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A solve, done or not.
+
+    Attributes:
+        fingerprint: of what tells it from others.
+        tolerances: (2, t) of it.
+        state: how far it is.
+    """
+
+    fingerprint: str
+    tolerances: Tensor
+    state: State
+
+    def is_like(self, other: _Stored) -> bool:
+        """Whether it is the same solve."""
+        one, two = self.tolerances, other.tolerances.cpu()
+        alike = one.shape == two.shape and torch.allclose(one.to(two), two, rtol=ROUNDING, atol=0.0)
+        return alike and self.fingerprint == other.fingerprint
+
+    def packed(self, name: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        """As JSON, with tensors beside it."""
+        tensors[f"{name}.tolerances"] = self.tolerances
+        return {"fingerprint": self.fingerprint, "state": packed(self.state, name, tensors)}
+
+    @classmethod
+    def unpacked(cls, value: dict[str, Any], name: str, tensors: Mapping[str, Tensor]) -> _Stored:
+        """What `packed` was given."""
+        state = unpacked(value["state"], name, tensors)
+        return cls(value["fingerprint"], tensors[f"{name}.tolerances"], state)
+
+
+def _file_of(path: Path, index: int, count: int) -> Path:
+    """Where one of so many processes has its own."""
+    return path if count == 1 else path.with_name(f"{path.name}.{index + 1}-of-{count}")
+
+
+def _counts(path: Path) -> set[int]:
+    """Of how many processes there may be files."""
+    found = {1} if path.exists() else set()
+    for file in solve_files(path)[1:]:
+        number = file.name.rpartition("-of-")[2]
+        if number.isdecimal() and 1 < int(number) <= MOST_PROCESSES:
+            found.add(int(number))
+    return found
 
 
 def solve_files(path: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,10 +19,11 @@ from halfgp.solvers.best import Best
 from halfgp.solvers.energy import EnergyMonitor
 from halfgp.solvers.ladder import Ladder
 from halfgp.solvers.recurrence import Arithmetic, Recurrence
-from halfgp.solvers.state import State, snapshot, with_columns
+from halfgp.solvers.state import OfRows, State, snapshot, with_columns
 
 Callback = Callable[[int, Tensor], object]
 IN_RESULT = ("_earlier", "_error")  # what a result is made of, beside the parts of a solve
+OF_ROWS = ("_earlier", "_iterates", "_low")
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,15 @@ class Iteration(ABC):
             parts |= {"energy": self._energy.state(), "recurrence": self._recurrence.state()}
         statuses = [None if status is None else status.value for status in self._status]
         return {
-            **{name: snapshot(getattr(self, name)) for name in names},
+            **{name: self._kept(name) for name in names},
             **parts,
             "status": statuses,
             "history": snapshot(self._history),
         }
+
+    def _kept(self, name: str) -> Any:
+        value = snapshot(getattr(self, name))
+        return OfRows(value) if name in OF_ROWS else value
 
     def result(self, vectors: Vectors) -> SolveResult:
         """The outcome, in the library of the right-hand side."""

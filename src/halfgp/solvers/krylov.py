@@ -12,10 +12,11 @@ from torch import Tensor
 from halfgp.operators.base import Operator
 from halfgp.preconditioners import Multiplier
 from halfgp.solvers.reorthogonalise import Basis
-from halfgp.solvers.state import State, snapshot
+from halfgp.solvers.state import OfRows, State, snapshot
 
 Doubles = NDArray[np.float64]
 LISTS = ("columns", "next", "betas", "norms")  # of a space, by step
+OF_ROWS = ("direction", "product", "outside")  # of a boundary
 
 
 @dataclass
@@ -135,7 +136,7 @@ class KrylovSpace:
         self._betas = [value[columns] for value in self._betas]
         self._norms = [value[columns] for value in self._norms]
         for boundary in self._boundaries:
-            for name in ("direction", "product", "outside"):
+            for name in OF_ROWS:
                 setattr(boundary, name, getattr(boundary, name)[:, columns])
             boundary.curvature, boundary.weight = boundary.curvature[columns], boundary.weight[columns]
             boundary.links = [link[columns] for link in boundary.links]
@@ -143,7 +144,11 @@ class KrylovSpace:
     def state(self) -> State:
         """The relation as far as it goes."""
         boundaries = [
-            {name: snapshot(value) for name, value in vars(boundary).items()} for boundary in self._boundaries
+            {
+                name: OfRows(value) if name in OF_ROWS else snapshot(value)
+                for name, value in vars(boundary).items()
+            }
+            for boundary in self._boundaries
         ]
         lists = {name: snapshot(getattr(self, f"_{name}")) for name in LISTS}
         return {**lists, "boundaries": boundaries}

@@ -15,9 +15,10 @@ from halfgp.preconditioners import Multiplier, Preconditioner
 from halfgp.solvers.inner_products import Direct, InnerProduct, Log
 from halfgp.solvers.krylov import KrylovSpace
 from halfgp.solvers.reorthogonalise import Basis
-from halfgp.solvers.state import State
+from halfgp.solvers.state import OfRows, State
 
-BETWEEN_STEPS = ("x", "r", "d", "_gamma", "_coefficients", "_active", "_scale")
+OF_ROWS = ("x", "r", "d")
+BETWEEN_STEPS = (*OF_ROWS, "_gamma", "_coefficients", "_active", "_scale")
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,10 @@ class Recurrence:
 
     def state(self) -> State:
         """What the next step begins with; it makes the rest anew."""
-        numbers = {name: getattr(self, name) for name in BETWEEN_STEPS if hasattr(self, name)}
-        return {**numbers, **{name: part.state() for name, part in self._parts.items()}}
+        vectors = {name: OfRows(getattr(self, name)) for name in OF_ROWS}
+        rest = BETWEEN_STEPS[len(OF_ROWS) :]
+        numbers = {name: getattr(self, name) for name in rest if hasattr(self, name)}
+        return {**vectors, **numbers, **{name: part.state() for name, part in self._parts.items()}}
 
     def restore(self, state: State) -> None:
         """Go on from there."""

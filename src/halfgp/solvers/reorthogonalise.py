@@ -8,7 +8,7 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.operators.base import Operator
 from halfgp.precision import Format
-from halfgp.solvers.state import State
+from halfgp.solvers.state import OfRows, State
 
 CHUNK = 32  # vectors per allocation
 MEMORY = 2**30  # bytes that "every earlier residual" may take before the oldest are dropped
@@ -107,9 +107,9 @@ class Basis:
         """The vectors, and beside them a copy of the one whose place the next may take."""
         full = self._count >= self._capacity() > 0
         return {
-            "filled": self._filled(),
+            "filled": [OfRows(filled, axis=2) for filled in self._filled()],
             "sizes": [chunk.shape[1] for chunk in self._chunks],
-            "oldest": self._slot(self._count % self._capacity()).clone() if full else None,
+            "oldest": OfRows(self._slot(self._count % self._capacity()).clone(), axis=1) if full else None,
             "count": self._count,
             "window": self._window,
             "complete": self.complete,

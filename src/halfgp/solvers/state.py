@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 # Names to tensors, integers, booleans, texts, None, and lists and states of those; and to tuples of many
-# small tensors of one dtype. To take one after every iteration is cheap, for tensors (n, t) are not copied: a
-# solve replaces them, and never changes them in place.
+# small tensors of one dtype. Tensors of the rows held here are said to be (`OfRows`). To take a state after
+# every iteration is cheap, for tensors (n, t) are not copied: a solve replaces them, and never changes them
+# in place.
 State = dict[str, Any]
+
+
+class OfRows(NamedTuple):
+    """A tensor of a state with a number for every row that is held here, along one of its dimensions."""
+
+    values: Tensor
+    axis: int = 0
 
 
 def with_columns(matrix: Tensor, columns: Tensor | slice, values: Tensor) -> Tensor:
@@ -35,8 +43,10 @@ def packed(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     Tensors keep how they lie in memory, and go there as they lie: a product of other strides would add in
     another order, and end in other bits. Small ones, of which only the numbers count, go there as one.
     """
+    if isinstance(value, OfRows):
+        return {**packed(value.values, name, tensors), "rows": value.axis}
     if isinstance(value, Tensor):
-        order = sorted(range(value.ndim), key=value.stride, reverse=True)
+        order = lying(value.stride())
         if not value.permute(order).is_contiguous():  # a part of something larger
             value, order = value.contiguous(), list(range(value.ndim))
         tensors[name] = value.permute(order).reshape(-1)
@@ -53,7 +63,7 @@ def packed(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def unpacked(value: Any, name: str, tensors: Mapping[str, Tensor]) -> Any:
-    """What `packed` was given."""
+    """What `packed` was given, without a word about rows."""
     if isinstance(value, list):
         return [unpacked(inner, f"{name}.{k}", tensors) for k, inner in enumerate(value)]
     if not isinstance(value, dict):
@@ -68,3 +78,8 @@ def unpacked(value: Any, name: str, tensors: Mapping[str, Tensor]) -> Any:
             start = end
         return tuple(parts)
     return torch.as_strided(tensors[name].to(value["device"]), value["shape"], value["strides"])
+
+
+def lying(strides: Sequence[int]) -> list[int]:
+    """Dimensions as they lie in memory, the one of the longest stride first."""
+    return sorted(range(len(strides)), key=strides.__getitem__, reverse=True)

@@ -175,7 +175,9 @@ class Checkpoint:
             return None
         values = [parameter.value for parameter in hyperparameters.named_parameters().values()]
         about = fingerprint(self.fingerprint, *values, repr(recipe))
-        return SolveCheckpoint(solve_path(self.path), about, ranks=self.problem.ranks)
+        return SolveCheckpoint(
+            solve_path(self.path), about, ranks=self.problem.ranks, held_by=self.problem.held_by
+        )
 
     def finish(self) -> None:
         """Once the fit is done: another one may take its place. It stays until the model is saved."""
