@@ -21,9 +21,13 @@ import halfgp.solvers.checkpoint
 import halfgp.solvers.reorthogonalise
 from halfgp import PivotedCholesky, SolveCheckpoint, SolveResult, SparseInverseCholesky, cg
 from halfgp.errors import FileError
-from halfgp.persistence import write_file
+from halfgp.operators import as_operator
+from halfgp.persistence import read_file, write_file
+from halfgp.precision import DOUBLE
 from halfgp.solvers import Status
 from halfgp.solvers.recurrence import Recurrence
+from halfgp.solvers.reorthogonalise import Basis
+from halfgp.solvers.reshared import reshared
 from halfgp.solvers.state import State, packed, unpacked
 
 Solve = Callable[..., SolveResult]
@@ -209,6 +213,44 @@ def test_a_basis_that_outgrows_its_memory(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(KeyboardInterrupt):
             solve(checkpoint=kept(tmp_path / "solve"), callback=interrupted_at(iteration))
     check_equal(solve(checkpoint=kept(tmp_path / "solve")), whole)
+
+
+@pytest.mark.parametrize("precision", ["auto", "double"])
+def test_a_solve_goes_on_beyond_the_memory_of_its_basis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    """Without what the dropped vectors told of the matrix."""
+    monkeypatch.setattr(halfgp.solvers.reorthogonalise, "MEMORY", 40 * 400 * 8)
+    operator, b = kernel_operator(400, noise=1e-4), columns(400, 1)
+
+    def solve(**options: Any) -> SolveResult:
+        return cg(operator, b, tol=1e-9, precision=precision, **options)
+
+    whole = solve()
+    assert whole.converged
+    assert whole.iterations > 100
+    with pytest.raises(KeyboardInterrupt):
+        solve(checkpoint=kept(tmp_path / "solve"), callback=interrupted_at(90))
+    check_equal(solve(checkpoint=kept(tmp_path / "solve")), whole)
+
+
+def test_a_basis_that_is_restored_keeps_to_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More processes had memory for more: the newest are kept."""
+    system, vectors = as_operator(with_spectrum(MILD)), columns(ROWS, 100)
+    basis, fewer = (Basis(system, None, DOUBLE) for _ in range(2))
+    for j in range(100):
+        basis.append(vectors[:, j : j + 1])
+    tensors: dict[str, torch.Tensor] = {}
+    state = unpacked(packed(basis.state(), "b", tensors), "b", tensors)
+    monkeypatch.setattr(halfgp.solvers.reorthogonalise, "MEMORY", 40 * ROWS * 8)  # 64, in whole chunks
+    fewer.restore(state)
+    assert len(fewer) == 64
+    assert not fewer.complete
+    assert torch.equal(fewer.stacked()[0].T, vectors[:, 36:])
+    fewer.append(vectors[:, :1])  # in the place of the oldest
+    assert len(fewer) == 64
+    some = vectors[:, :1]
+    torch.testing.assert_close(fewer.coefficients(some)[1:], basis.coefficients(some)[37:])
 
 
 class Watching(SolveCheckpoint):
@@ -436,9 +478,43 @@ def test_a_file_that_is_damaged_or_another_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="not a halfgp solve"):
         replacing(checkpoint=kept(path))
     assert path.read_text() == "my notes"
-    write_file(path, "solve", {"solves": [{"fingerprint": "f", "state": {"shape": [3]}}]}, {})
+    write_file(path, "solve", {"solves": [3]}, {})
     with pytest.raises(FileError, match="does not hold a solve"):
         replacing(checkpoint=kept(path))
+
+
+def of_one_process(index: int, count: int) -> torch.Tensor:
+    """Which of `replacing`'s rows each holds."""
+    return torch.arange(100)[index::count]
+
+
+def test_files_of_several_processes_that_do_not_fit_are_named_or_passed_by(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, whole = tmp_path / "solve", replacing()
+    several = [tmp_path / f"solve.{k}-of-2" for k in (1, 2)]
+    with pytest.raises(KeyboardInterrupt):
+        replacing(checkpoint=kept(path), callback=interrupted_at(9))
+    # All rows in the files of two, as where each solves by itself.
+    stored = read_file(path, "solve")
+    with pytest.raises(ValueError, match="100 rows in a file of 50"):
+        reshared([(stored, of_one_process(k, 2)) for k in range(2)], torch.arange(100))
+    for file in several:
+        write_file(file, "solve", {**stored.header, "moment": stored.header["moment"] + 1}, stored.tensors)
+    path.unlink()
+    with pytest.raises(FileError, match="1-of-2` and those beside it hold no solve"):
+        replacing(checkpoint=kept(path, held_by=of_one_process))
+    # Of another solve, unreadable, or not all there: the solve begins anew, with a word.
+    other = {"solves": [{**stored.header["solves"][0], "fingerprint": "other"}], "moment": 1}
+    for write in (
+        lambda file: write_file(file, "solve", other, stored.tensors),
+        lambda file: file.write_text("my notes"),
+        lambda file: file.unlink(missing_ok=file == several[0]),
+    ):
+        caplog.clear()
+        write(several[1])
+        check_equal(replacing(checkpoint=kept(path, held_by=of_one_process)), whole)
+        assert "is not used" in caplog.text
 
 
 def test_where_it_cannot_be_written_the_solve_goes_on(

@@ -131,6 +131,13 @@ def test_rows_too_close_for_the_noise_are_judged_worst():
     assert judge(at(RBF(), noise=1e-18, floor=0.0), some, 0).log_density == -math.inf
 
 
+def test_what_cannot_be_judged_surpasses_nothing_and_is_surpassed():
+    some, none = (Judgement(torch.full((4,), density), 1.0, 1.0) for density in (1.0, -math.inf))
+    assert some.surpasses(none)
+    assert not none.surpasses(some)
+    assert not none.surpasses(none)
+
+
 def test_neighbourhoods_that_cannot_be_factored_leave_the_subset(monkeypatch):
     def refuse(self, hyperparameters):
         raise InputError("not positive definite")

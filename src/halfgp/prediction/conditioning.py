@@ -114,14 +114,16 @@ def condition(
     best: ExactPosterior | None = None
     spent: Counter[str] = Counter()
     for route in ways:
-        # A dense factor is nothing to share: every rank makes one of all rows.
+        # A dense factor is nothing to share: every rank makes one of all rows, and solves with it in no time,
+        # which no file of shares of them is to hold.
         rows = problem if route == "products" else problem.alone
+        kept = checkpoint if rows.ranks is problem.ranks else None
         equations = Equations(rows, hyperparameters, route, conditioning.recipe)
         if route != ways[-1] and not equations.is_told_from_rounding:
             logger.info("by %s: the noise is below the rounding of its format", route)
             continue
         try:
-            way = _Route(equations, conditioning, observe, checkpoint, spent)
+            way = _Route(equations, conditioning, observe, kept, spent)
             found = way.follow(start, last=route == ways[-1])
         except InputError as error:  # not positive definite in the format of the factor
             if route == ways[-1] and best is None:

@@ -155,40 +155,63 @@ class SolveCheckpoint:
         return int(self._ranks.total(torch.tensor(int(decision)))) == self._ranks.count
 
     def _read(self) -> list[_Stored]:
-        """The solves of the latest files that are all there, of whatever number of processes."""
-        found = self._moments()
+        """The solves of the latest files whose first one is the current one; none where there are none."""
+        found = self._matching()
         if self._ranks is not None:
             told = [json.loads(text) for text in self._ranks.texts(json.dumps(found))]
             found = {
                 name: moment for name, moment in found.items() if all(t.get(name) == moment for t in told)
             }
         if not found:
+            if _counts(self._path):
+                logger.warning(
+                    "%s is not used: its solve has other data, hyperparameters, settings or version of"
+                    " halfgp, or it is not of the same moment for all rows",
+                    self._path,
+                )
             return []
         count = int(max(found, key=lambda name: (found[name], name == str(self._count))))
-        stored = self._of(count)
+        self._moment = max(self._moment, found[str(count)])  # clocks differ, and what is written now is later
+        stored, device = self._of(count), self._current.tolerances.device
         try:
             return [
-                _Stored.unpacked(solve, f"{k}", stored.tensors)
+                _Stored.unpacked(solve, f"{k}", stored.tensors, device)
                 for k, solve in enumerate(stored.header["solves"])
             ]
         except (KeyError, TypeError, RuntimeError) as error:
             raise FileError(f"`{self._path}` does not hold a solve: {error!r:.200}. Delete it.") from error
 
-    def _moments(self) -> dict[str, int]:
-        """When files were written by so many processes: those that are all here, or this one's own."""
+    def _matching(self) -> dict[str, int]:
+        """When files of the current solve were written by so many processes, all of one moment.
+
+        Those that are all here, or this one's own. A file of another number that cannot be read is none.
+        """
         found: dict[str, int] = {}
         for count in {self._count, *_counts(self._path)}:
-            files = [_file_of(self._path, k, count) for k in range(count)]
-            if count == self._count:
-                files = files[self._index : self._index + 1]
-            elif self._held_by is None:
+            own = count == self._count
+            if not own and self._held_by is None:
                 continue
-            if all(file.exists() for file in files):
-                headers = [read_file(file, "solve", header_only=True).header for file in files]
-                moments = {int(header.get("moment", 0)) for header in headers}
-                if len(moments) == 1:
-                    found[str(count)] = moments.pop()
+            files = [_file_of(self._path, k, count) for k in ([self._index] if own else range(count))]
+            if not all(file.exists() for file in files):
+                continue
+            try:
+                seen = {self._moment_of(file) for file in files}
+            except FileError as error:
+                if own:
+                    raise
+                logger.warning("a solve by %d processes is not used: %s", count, error)
+                continue
+            if len(seen) == 1 and (moment := seen.pop()) is not None:
+                found[str(count)] = moment
         return found
+
+    def _moment_of(self, path: Path) -> int | None:
+        """When a file was written; None where its first solve is not the current one."""
+        header = read_file(path, "solve", header_only=True).header
+        moment, solves = header.get("moment", 0), header.get("solves")
+        if not isinstance(moment, int) or not isinstance(solves, list) or not all(map(_is_dict, solves)):
+            raise FileError(f"`{path}` does not hold a solve. Delete it.")
+        return moment if solves and solves[0].get("fingerprint") == self._current.fingerprint else None
 
     def _of(self, count: int) -> Stored:
         """What so many processes wrote, as this one would have written it."""
@@ -199,8 +222,13 @@ class SolveCheckpoint:
         files = ((read_file(_file_of(path, k, count), "solve"), held_by(k, count)) for k in range(count))
         try:
             return reshared(files, held_by(self._index, self._count))
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise FileError(f"`{path}` does not hold a solve: {error!r:.200}. Delete it.") from error
+        except FileError:
+            raise
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            where = _file_of(path, 0, count)
+            raise FileError(
+                f"`{where}` and those beside it hold no solve: {error!r:.200}. Delete them."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -229,10 +257,17 @@ class _Stored:
         return {"fingerprint": self.fingerprint, "state": packed(self.state, name, tensors)}
 
     @classmethod
-    def unpacked(cls, value: dict[str, Any], name: str, tensors: Mapping[str, Tensor]) -> _Stored:
-        """What `packed` was given."""
-        state = unpacked(value["state"], name, tensors)
-        return cls(value["fingerprint"], tensors[f"{name}.tolerances"], state)
+    def unpacked(
+        cls, value: dict[str, Any], name: str, tensors: Mapping[str, Tensor], device: torch.device
+    ) -> _Stored:
+        """What `packed` was given, on this device, wherever it was."""
+        state = unpacked(value["state"], name, tensors, device)
+        tolerances = tensors.get(f"{name}.tolerances", torch.empty(0))  # files of earlier versions have none
+        return cls(value["fingerprint"], tolerances, state)
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _file_of(path: Path, index: int, count: int) -> Path:

@@ -161,7 +161,7 @@ class Recurrence:
         self.r = rounded(self.r.addcmul(self._product, alpha, value=-1.0), self._arithmetic.state)
         gamma, before = self._gamma, self._coefficients
         self._refresh()
-        if self._space is not None:
+        if self._space is not None and self.can_replace:
             self._space.end(alpha, before, self._coefficients, self._norm)
         if self._arithmetic.textbook:
             beta = self._inner.ratio(self._gamma, gamma)
@@ -254,7 +254,8 @@ class Recurrence:
             self._residuals.append(self.r / self._safe_norm())
         if self._space is not None:
             direction = direction + self._space.conjugate(self.z)
-            self._space.begin(self._norm, beta)
+            if self.can_replace:  # or the relation ends where its first vectors were dropped
+                self._space.begin(self._norm, beta)
         if self._scales:
             # Divided before the cast to 16 bits: directions are residuals over noise, and would overflow.
             self._scale = self._system.binary_scale(direction).to(direction.dtype)

@@ -53,11 +53,8 @@ class Basis:
         """Keep the columns of v (n, t); the oldest go once the window or the memory is full."""
         if self._window == 0:
             return
-        if self._window is None:
-            most = self._system.most_held * v.shape[1]  # all shares drop the same vectors
-            limit = max(CHUNK, MEMORY // max(self._dtype.itemsize * most, 1))
-            if self._count >= limit:
-                self._window, self.complete = self._capacity(), False
+        if self._window is None and self._count >= self._most(v.shape[1]):
+            self._window, self.complete = self._capacity(), False
         if self._count >= self._capacity() and (self._window is None or self._capacity() < self._window):
             size = CHUNK if self._window is None else min(CHUNK, self._window - self._capacity())
             shape = v.shape[1], size, v.shape[0]
@@ -127,6 +124,16 @@ class Basis:
         self._count, self._window, self.complete = state["count"], state["window"], state["complete"]
         if state["oldest"] is not None:
             self._slot(self._count % self._capacity()).copy_(state["oldest"])
+        if self._chunks and len(self) > (most := self._most(len(self._chunks[0]))):
+            # More processes had memory for more: the newest are kept, or, where some are gone, any.
+            self._chunks = [self.stacked()[:, -most:].clone()]
+            self._count = self._window = most
+            self.complete = False
+
+    def _most(self, columns: int) -> int:
+        """How many vectors of so many columns, in whole chunks; all shares drop the same ones."""
+        size = self._dtype.itemsize * self._system.most_held * columns
+        return CHUNK * -(-max(MEMORY // max(size, 1), 1) // CHUNK)
 
     def _capacity(self) -> int:
         return sum(chunk.shape[1] for chunk in self._chunks)

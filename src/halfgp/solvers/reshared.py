@@ -25,12 +25,17 @@ def reshared(files: Iterable[tuple[Stored, Tensor]], held: Tensor) -> Stored:
     places = held.new_full((int(held.max()) + 1 if len(held) else 0,), -1)
     places[held] = torch.arange(len(held))
     for stored, rows in files:
-        first = stored if first is None else first
+        if first is None:
+            shared = dict(_of_rows(stored.header["solves"]))
+            alike = {name: values for name, values in stored.tensors.items() if name not in shared}
+            first = replace(stored, tensors=alike)
         known = rows < len(places)
         places_here = torch.where(known, places[torch.where(known, rows, 0)], -1)
         there = (places_here >= 0).nonzero()[:, 0]
         for name, node in _of_rows(stored.header["solves"]):
             values, axis = _lying(stored.tensors[name], node)
+            if values.shape[axis] != len(rows):
+                raise ValueError(f"{values.shape[axis]} rows in a file of {len(rows)}")
             if name not in own:
                 shape = [*values.shape[:axis], len(held), *values.shape[axis + 1 :]]
                 own[name] = values.new_empty(shape)

@@ -62,14 +62,16 @@ def packed(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-def unpacked(value: Any, name: str, tensors: Mapping[str, Tensor]) -> Any:
-    """What `packed` was given, without a word about rows."""
+def unpacked(value: Any, name: str, tensors: Mapping[str, Tensor], device: torch.device | None = None) -> Any:
+    """What `packed` was given, without a word about rows; on this device, if one is given, or the CPU."""
     if isinstance(value, list):
-        return [unpacked(inner, f"{name}.{k}", tensors) for k, inner in enumerate(value)]
+        return [unpacked(inner, f"{name}.{k}", tensors, device) for k, inner in enumerate(value)]
     if not isinstance(value, dict):
         return value
     if "state" in value:
-        return {key: unpacked(inner, f"{name}.{key}", tensors) for key, inner in value["state"].items()}
+        return {
+            key: unpacked(inner, f"{name}.{key}", tensors, device) for key, inner in value["state"].items()
+        }
     if "shapes" in value:
         start, parts = 0, []
         for shape in value["shapes"]:
@@ -77,7 +79,8 @@ def unpacked(value: Any, name: str, tensors: Mapping[str, Tensor]) -> Any:
             parts.append(tensors[name][start:end].reshape(shape))
             start = end
         return tuple(parts)
-    return torch.as_strided(tensors[name].to(value["device"]), value["shape"], value["strides"])
+    there = value["device"] if device is None or value["device"] == "cpu" else device
+    return torch.as_strided(tensors[name].to(there), value["shape"], value["strides"])
 
 
 def lying(strides: Sequence[int]) -> list[int]:

@@ -45,6 +45,8 @@ class Judgement:
 
         By one standard error of the mean difference: who errs then has lost little.
         """
+        if not math.isfinite(other.log_density):
+            return math.isfinite(self.log_density)
         gains = self.log_densities - other.log_densities
         return float(gains.mean()) > float(gains.std(correction=0)) / math.sqrt(len(gains))
 

@@ -138,6 +138,7 @@ class _Run:
             starts = [self._start, hyperparameters] if self._few else [self._start]
             by_subset = hyperparameters
             hyperparameters = self._better(by_subset, *(self._among_neighbours(start) for start in starts))
+            self._found = hyperparameters
             if self._few and hyperparameters is not by_subset:
                 hyperparameters = self._renewed(hyperparameters)
         vector = self._problem.of_first(self._coordinates.vector(hyperparameters))
