@@ -90,18 +90,20 @@ void bind_descriptions(nb::module_& m) {
   nb::class_<LeafDescription>(m, "Leaf")
       .def("__init__",
            [](LeafDescription* self, Profile profile, int features, bool shared_scale, double shape, double least_exponent,
-              Path near_path, std::vector<double> centre, double factor, double fixed_step) {
+              Path near_path, bool by_products, std::vector<double> centre, double factor, double fixed_step) {
              new (self) LeafDescription{profile,   features, shared_scale, shape, least_exponent,
-                                        near_path, {std::move(centre), factor, fixed_step}};
+                                        near_path, by_products, {std::move(centre), factor, fixed_step}};
            },
            nb::kw_only(), nb::arg("profile"), nb::arg("features"), nb::arg("shared_scale"), nb::arg("shape"),
-           nb::arg("least_exponent"), nb::arg("near_path"), nb::arg("centre"), nb::arg("factor"), nb::arg("fixed_step"))
+           nb::arg("least_exponent"), nb::arg("near_path"), nb::arg("by_products"), nb::arg("centre"), nb::arg("factor"),
+           nb::arg("fixed_step"))
       .def_ro("profile", &LeafDescription::profile)
       .def_ro("features", &LeafDescription::features)
       .def_ro("shared_scale", &LeafDescription::shared_scale)
       .def_ro("shape", &LeafDescription::shape)
       .def_ro("least_exponent", &LeafDescription::least_exponent)
       .def_ro("near_path", &LeafDescription::near_path)
+      .def_ro("by_products", &LeafDescription::by_products)
       .def_prop_ro("centre", [](const LeafDescription& self) { return self.packing.centre; })
       .def_prop_ro("factor", [](const LeafDescription& self) { return self.packing.factor; })
       .def_prop_ro("fixed_step", [](const LeafDescription& self) { return self.packing.fixed_step; });

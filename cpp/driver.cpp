@@ -48,9 +48,9 @@ void send(const std::vector<T>& values) {
 KernelProgram receive_program() {
   std::vector<LeafDescription> leaves(receive<std::uint64_t>());
   for (LeafDescription& leaf : leaves) {
-    const auto [profile, features, shared, path] = receive<std::array<std::int32_t, 4>>();
+    const auto [profile, features, shared, path, products] = receive<std::array<std::int32_t, 5>>();
     const auto [shape, least, factor, step] = receive<std::array<double, 4>>();
-    leaf = {static_cast<Profile>(profile), features, shared != 0, shape, least, static_cast<Path>(path),
+    leaf = {static_cast<Profile>(profile), features, shared != 0, shape, least, static_cast<Path>(path), products != 0,
             {receive_many<double>(), factor, step}};
   }
   auto nodes = receive_many<Node>();

@@ -45,7 +45,7 @@ double KernelMatrix::share_skipped() const {
 Tile KernelMatrix::whole_tile(const Program& program, std::int64_t row, std::int64_t column, std::vector<Path>& paths) const {
   const bool near = rows_->near(row) && columns().near(column);
   for (std::size_t l = 0; l < program_.leaves.size(); ++l) paths[l] = near ? program_.near_paths[l] : Path::difference;
-  return {&program, rows_->leaf_blocks(row), columns().leaf_blocks(column), paths.data(), 0, rows_->live(row), columns().live(column),
+  return {&program, rows_->leaf_blocks(row), columns().leaf_blocks(column), paths.data(), near, 0, rows_->live(row), columns().live(column),
           {}, square() && row == column, nullptr, Stored::none};
 }
 

@@ -22,6 +22,7 @@ struct LeafDescription {
   double shape;           // of the profile, where it has one
   double least_exponent;  // entries whose power of two lies below this are zero
   Path near_path;         // for pairs of points near the centre; others take differences
+  bool by_products;       // gradients of such pairs come from products with the features, and of others from differences
   LeafPacking packing;
 };
 
@@ -40,7 +41,7 @@ struct KernelProgram {
       : nodes(std::move(nodes)), constants(std::move(constants)), scale(scale), negligible(negligible) {
     for (const LeafDescription& leaf : described) {
       const double step = leaf.packing.fixed_step;
-      leaves.push_back({leaf.profile, leaf.features, leaf.shared_scale, 0, leaf.shape, leaf.least_exponent, -0.5 * step * step});
+      leaves.push_back({leaf.profile, leaf.features, leaf.shared_scale, leaf.by_products, 0, leaf.shape, leaf.least_exponent, -0.5 * step * step});
       near_paths.push_back(leaf.near_path);
       packing.push_back(leaf.packing);
     }

@@ -154,11 +154,10 @@ inline void add_differences(const Tile& tile, int l, int first, int columns, con
     }
 }
 
-// Whether differences come from products with the features, rather than one by one. The slope of Matern-1/2 grows
-// without bound towards distance zero, where products would cancel.
+// Whether differences come from products with the features, rather than one by one.
 inline bool by_products(const Tile& tile, int l) {
-  const Profile profile = tile.program->leaves[l].profile;
-  return profile == Profile::linear || (tile.paths[l] != Path::difference && profile != Profile::matern12);
+  const Leaf& leaf = tile.program->leaves[l];
+  return leaf.profile == Profile::linear || (tile.near && leaf.by_products);
 }
 
 // What leaf l's H gives in this subtile: H overwrites the adjoints.

@@ -1,7 +1,8 @@
 // Products of a subtile of entries with panels of right-hand sides. A subtile is evaluated once and used twice: with the
 // columns' vectors for the rows' results, and, for the other half of a symmetric matrix, the other way round.
 
-// rows += K V: K is kSubtile columns of kBlock rows; V has a strip of columns, `at` its first; results a panel.
+// rows += K V: K is kSubtile columns of kBlock rows; V has a strip of columns, `at` its first; results a panel. Products
+// of a subtile are added up before they join the others: the rounding of a sum grows with how many went before.
 template <class T, int C>
 inline void rows_product(const T* k, const T* v, int columns, int first_row, int row_count, int stride, T* results) {
   using V = Vec<T>;
@@ -12,7 +13,7 @@ inline void rows_product(const T* k, const T* v, int columns, int first_row, int
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c)
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) sum[c][r] = load(out + c * kStrip + r * V::lanes);
+      for (int r = 0; r < R; ++r) sum[c][r] = broadcast(T(0));
     for (int j = 0; j < columns; ++j) {
       V ks[R];
 #pragma GCC unroll 8
@@ -27,7 +28,10 @@ inline void rows_product(const T* k, const T* v, int columns, int first_row, int
 #pragma GCC unroll 16
     for (int c = 0; c < C; ++c)
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) store(out + c * kStrip + r * V::lanes, sum[c][r]);
+      for (int r = 0; r < R; ++r) {
+        T* at = out + c * kStrip + r * V::lanes;
+        store(at, load(at) + sum[c][r]);
+      }
   }
 }
 

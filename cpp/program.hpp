@@ -44,6 +44,7 @@ struct Leaf {
   Profile profile;
   std::int32_t features;
   std::int32_t shared_scale;     // one lengthscale for all features: its gradient needs no products with the features
+  std::int32_t by_products;      // gradients of tiles near the centre come from products with the features
   std::int32_t wants_features;   // gradients in the features are asked for
   double shape;                  // alpha of the rational quadratic
   double least_exponent;         // entries whose power of two lies below this are zero
@@ -78,6 +79,7 @@ struct Tile {
   const LeafBlock* rows;     // by leaf
   const LeafBlock* columns;  // by leaf
   const Path* paths;         // by leaf
+  std::int32_t near;         // all points of both blocks are near the centre of every leaf
   std::int32_t first_row, row_count, column_count;  // rows first_row ... row_count - 1; first_row begins a strip
   Span spans[kStrips];       // by strip of columns: which rows these have entries with; others are zero
   std::int32_t diagonal;     // rows and columns are the same block: entries (i, i) are left zero

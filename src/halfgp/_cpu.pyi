@@ -50,6 +50,7 @@ class Leaf:
     shape: float
     least_exponent: float
     near_path: Path
+    by_products: bool
     centre: list[float]
     factor: float
     fixed_step: float
@@ -62,6 +63,7 @@ class Leaf:
         shape: float,
         least_exponent: float,
         near_path: Path,
+        by_products: bool,
         centre: list[float],
         factor: float,
         fixed_step: float,

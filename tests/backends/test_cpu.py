@@ -331,6 +331,7 @@ def test_a_leaf_is_described_by_name_and_reads_back() -> None:
         "profile": cpu._cpu.Profile.matern32,
         "near_path": cpu._cpu.Path.difference,
         "shared_scale": True,
+        "by_products": True,
     }
     numbers = {"features": 2, "shape": 0.5, "least_exponent": -24.0, "factor": 3.0, "fixed_step": 0.25}
     given = {**words, **numbers, "centre": [1.0, 2.0]}

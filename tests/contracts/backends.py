@@ -36,7 +36,8 @@ def _cpu_contestants() -> list[Contestant]:
             label,
             backend,
             run=cpu._cpu.BLOCK,
-            expansion=tuple(PRESETS),
+            expansion=("half", "bfloat16"),
+            gradient_expansion=tuple(PRESETS),
             inputs="fixed point" if backend.instruction_set == "avx512vnni" else "unrounded",
         )
         for label, backend in members

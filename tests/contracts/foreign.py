@@ -58,9 +58,10 @@ class Program:
     def message(self) -> bytes:
         parts = [struct.pack("<Q", len(self.leaves))]
         for leaf in self.leaves:
-            integers = leaf.profile.value, leaf.features, leaf.shared_scale, leaf.near_path.value
+            words = [leaf.profile.value, leaf.features, leaf.shared_scale]
+            words += [leaf.near_path.value, leaf.by_products]
             numbers = leaf.shape, leaf.least_exponent, leaf.factor, leaf.fixed_step
-            parts += [struct.pack("<4i4d", *integers, *numbers), _doubles(leaf.centre)]
+            parts += [struct.pack("<5i4d", *words, *numbers), _doubles(leaf.centre)]
         parts.append(struct.pack("<Q", len(self.nodes)))
         parts += [struct.pack("<3i", node.kind.value, node.a, node.b) for node in self.nodes]
         parts += [_doubles(self.constants), struct.pack("<2d", self.scale, self.negligible)]

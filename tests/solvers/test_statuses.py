@@ -138,3 +138,15 @@ def test_looks_one_iteration_apart_are_no_stagnation():
     assert verdicts[:2] == ["", ""]
     assert "stagnation" in verdicts[2:]
     assert controller._reason(column, torch.tensor([3.0], dtype=torch.float64)) == "divergence"
+
+
+def test_a_residual_that_the_recurrence_knows_may_rise():
+    """As after a replacement: only what it does not know of tells that the arithmetic fails."""
+    a, column = with_spectrum(torch.linspace(1.0, 9.0, 20)), torch.tensor([0])
+    tolerance = torch.tensor([1e-6], dtype=torch.float64)
+    options = Options(tolerance, tolerance, 0, 100, "direct", None, None)
+    controller = Controller(Ladder(as_operator(a), "auto"), None, columns(20, 1), options)
+    controller._known[:] = 2.9
+    assert controller._reason(column, torch.tensor([3.0], dtype=torch.float64)) == ""
+    controller._known[:] = 0.1
+    assert controller._reason(column, torch.tensor([3.0], dtype=torch.float64)) == "divergence"

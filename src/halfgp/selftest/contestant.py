@@ -20,6 +20,7 @@ class Contestant:
         run: how many products are added in the products' format before the sum in the wide one; 0 for none.
         expansion: the precisions in which squared distances of points near their mean come from
             |x|^2 + |y|^2 - 2 x.y, whose error is relative to |x|^2 + |y|^2.
+        gradient_expansion: the same where gradients are asked for.
         inputs: what becomes of scaled features in a 16-bit precision: "rounded" to its format, "unrounded"
             (in the format that computes), "split" into two numbers of it, or "fixed point" where there are
             many of them, else unrounded.
@@ -32,14 +33,15 @@ class Contestant:
     backend: Backend
     run: int = 0
     expansion: tuple[str, ...] = ()
+    gradient_expansion: tuple[str, ...] = ()
     inputs: str = "rounded"
     stored_inputs: str = ""
     single_gradients: bool = False
     device: str = "cpu"
 
-    def expands(self, precision: Precision) -> bool:
-        """Whether `expansion` has a precision."""
-        return precision.name in self.expansion
+    def expands(self, precision: Precision, gradient: bool = False) -> bool:
+        """Whether `expansion` has a precision, or `gradient_expansion`."""
+        return precision.name in (self.gradient_expansion if gradient else self.expansion)
 
     def to(self, tensor: Tensor) -> Tensor:
         """On the device."""

@@ -93,7 +93,7 @@ def check_gradient(contestant: Contestant, kernel: Kernel, name: str, square: bo
     computed = [*gradients.values(), *(g for g in (in_x1, in_x2) if g is not None)]
     exact, magnitudes = gradients_by_definition(kernel, square)
     # No point is so far from all others that what 16 bits round to zero were more than the rest's last digit.
-    precision, expansion = matrix.precision, contestant.expands(matrix.precision)
+    precision, expansion = matrix.precision, contestant.expands(matrix.precision, gradient=True)
     if contestant.single_gradients and precision.is_sixteen_bit:
         precision, expansion = Precision.resolve("single"), False
     tolerance = gradient_tolerance(kernel, x1, x2, precision, expansion=expansion, run=contestant.run)

@@ -58,7 +58,14 @@ def contestant_on(device: str) -> Contestant:
     if backend.name == "cpu":
         from halfgp.backends.cpu import RUN
 
-        return Contestant("cpu", backend, run=RUN, expansion=tuple(PRESETS), inputs="fixed point")
+        return Contestant(
+            "cpu",
+            backend,
+            run=RUN,
+            expansion=("half", "bfloat16"),
+            gradient_expansion=tuple(PRESETS),
+            inputs="fixed point",
+        )
     return Contestant(backend.name, backend, device=device)
 
 

@@ -138,14 +138,16 @@ class Controller(Iteration):
         what an error lacks may call for looks one after the other.
         """
         before = self._judged[columns]
-        if bool((relative > DIVERGENCE * before).any()):
+        # A residual that the recurrence knows may rise, above all once a true one took its place: what is not
+        # known tells of the arithmetic.
+        unknown = relative > OVERTAKEN**-1 * self._known[columns]
+        if bool((unknown & (relative > DIVERGENCE * before)).any()):
             return "divergence"
         if self._iteration - self._judged_at < REST:
             return ""
         self._judged, self._judged_at = self._best.relative.clone(), self._iteration
         if bool((relative > PROGRESS * before).any()):
             return "stagnation"
-        unknown = relative > OVERTAKEN**-1 * self._known[columns]
         if bool((unknown & (relative > CONTRACTION * before)).any()):
             return "gap"
         return ""
