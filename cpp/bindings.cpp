@@ -14,6 +14,7 @@
 #include "conditionals.hpp"
 #include "dispatch.hpp"
 #include "engine.hpp"
+#include "grouped_factor.hpp"
 #include "nearest.hpp"
 #include "sparse_factor.hpp"
 
@@ -238,6 +239,52 @@ void bind_sparse_factor(nb::module_& m, const char* name) {
            nb::arg("v").noconvert(), nb::arg("transposed"));
 }
 
+template <class Entry>
+void bind_grouped_factor(nb::module_& m, const char* name) {
+  using Factor = GroupedFactor<Entry>;
+  nb::class_<Factor>(m, name)
+      .def("__init__",
+           [](Factor* self, const std::string& instruction_set, const KernelProgram& program,
+              const std::vector<Table<const double>>& features, Vector<const double> diagonal, Table<const double> explained,
+              Vector<const std::int64_t> starts, Vector<const std::int64_t> member_starts, Vector<const std::int64_t> members,
+              int threads) {
+             GroupedRows of{{}, diagonal.data(), explained.data(), static_cast<std::int64_t>(diagonal.shape(0)),
+                            static_cast<int>(explained.shape(1)), starts.data(), member_starts.data(), members.data(),
+                            static_cast<std::int64_t>(starts.shape(0)) - 1};
+             for (const auto& table : features) of.features.push_back(table.data());
+             const Target& target = target_named(instruction_set);
+             run(threads, [&](const Execution& execution) {
+               new (self) Factor(target, program, of, execution);
+               return 0;
+             });
+           },
+           nb::arg("instruction_set"), nb::arg("program"), nb::arg("features"), nb::arg("diagonal"), nb::arg("explained"),
+           nb::arg("starts"), nb::arg("member_starts"), nb::arg("members"), nb::arg("threads"))
+      .def("multiply",
+           [](const Factor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
+             run(threads, [&](const Execution& execution) {
+               const auto count = static_cast<int>(v.shape(1));
+               if (transposed)
+                 self.multiply_transposed(v.data(), count, out.data(), execution);
+               else
+                 self.multiply(v.data(), count, out.data(), execution);
+             });
+           },
+           nb::arg("v"), nb::arg("out").noconvert(), nb::arg("transposed"), nb::arg("threads"))
+      .def("solve",
+           [](const Factor& self, Table<double> v, bool transposed) {
+             const nb::gil_scoped_release release;
+             const auto count = static_cast<int>(v.shape(1));
+             if (transposed)
+               self.solve_transposed(v.data(), count);
+             else
+               self.solve(v.data(), count);
+           },
+           nb::arg("v").noconvert(), nb::arg("transposed"))
+      .def_prop_ro("log_pivots", &Factor::log_pivots)
+      .def_prop_ro("indefinite", &Factor::indefinite);
+}
+
 double peak_multiply_adds(const std::string& instruction_set, double seconds) {
   const Target& target = target_named(instruction_set);
   const nb::gil_scoped_release release;
@@ -275,6 +322,8 @@ NB_MODULE(_cpu, m) {
         nb::arg("own"), nb::arg("found").noconvert(), nb::arg("threads"));
   bind_sparse_factor<float>(m, "SparseFactor32");
   bind_sparse_factor<double>(m, "SparseFactor64");
+  bind_grouped_factor<float>(m, "GroupedFactor32");
+  bind_grouped_factor<double>(m, "GroupedFactor64");
   nb::class_<Points>(m, "Points");
   m.def("pack", &make_points, nb::arg("program"), nb::arg("single"), nb::arg("near"), nb::arg("features"),
         nb::arg("order").none(), nb::arg("runs"));

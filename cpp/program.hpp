@@ -133,6 +133,20 @@ struct Conditional {
   double* sums;                        // += root, constants, shapes by leaf, d/d log(scale) by feature (or the first)
 };
 
+// Rows that lie together and the members that all of them are given: see group.inl.
+struct RowGroup {
+  const Program* program;
+  double scale;                   // of the kernel
+  const double* const* features;  // by leaf: (points, features) row-major, scaled
+  const double* factors;          // by leaf: from those to psi
+  const double* diagonal;         // by point: variance and noise
+  const double* explained;        // (points, landmarks): products of its rows are taken from the covariances
+  std::int32_t landmarks;
+  std::int32_t member_count, row_count;
+  const std::int64_t* members;    // (member_count), each before the rows
+  std::int64_t first;             // of the rows, which follow it
+};
+
 // What an instruction set provides, for one scalar type.
 struct TileFunctions {
   std::size_t (*scratch_bytes)(const Program&);
@@ -152,6 +166,8 @@ struct Target {
   bool fixed_point;                              // Path::fixed_point is worth its while
   // Squared distances of a point to those of a strip (a panel of features), and which are below a limit, by bit.
   std::uint64_t (*near_strip)(const double* strip, int features, const double* point, double limit, double* distances);
+  std::size_t (*group_bytes)(const RowGroup&);
+  bool (*factor_group)(const RowGroup&, void* scratch, double* entries);
   double (*multiply_adds)(std::int64_t rounds);  // executes independent single multiply-adds, returns how many
 };
 

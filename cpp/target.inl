@@ -4,6 +4,7 @@
 #include "products.inl"
 #include "gradient.inl"
 #include "conditionals.inl"
+#include "group.inl"
 #include "nearest.inl"
 
 template <class T>

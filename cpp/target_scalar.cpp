@@ -10,6 +10,7 @@ namespace {  // nothing compiled here may be linked into code that runs on lesse
 }  // namespace
 
 extern const Target target_scalar;
-const Target target_scalar{"scalar", tile_functions<float>(), tile_functions<double>(), kFixedPoint, near_strip, multiply_adds};
+const Target target_scalar{"scalar", tile_functions<float>(), tile_functions<double>(), kFixedPoint, near_strip,
+                          GroupBuffers::bytes, factor_group, multiply_adds};
 
 }  // namespace halfgp

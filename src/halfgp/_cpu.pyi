@@ -112,6 +112,26 @@ class SparseFactor64:
     def solve(self, v: Tensor, transposed: bool) -> None: ...
 
 class SparseFactor32(SparseFactor64): ...  # by its interface, not by its kind
+
+class GroupedFactor64:
+    log_pivots: float
+    indefinite: int
+    def __init__(
+        self,
+        instruction_set: str,
+        program: Program,
+        features: Sequence[Tensor],
+        diagonal: Tensor,
+        explained: Tensor,
+        starts: Tensor,
+        member_starts: Tensor,
+        members: Tensor,
+        threads: int,
+    ) -> None: ...
+    def multiply(self, v: Tensor, out: Tensor, transposed: bool, threads: int) -> None: ...
+    def solve(self, v: Tensor, transposed: bool) -> None: ...
+
+class GroupedFactor32(GroupedFactor64): ...  # by its interface, not by its kind
 class Points: ...
 
 def pack(

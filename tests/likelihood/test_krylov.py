@@ -126,7 +126,7 @@ def test_a_preconditioner_without_a_root_is_refused():
     assert op.shape == (50, 50)
 
 
-FEW = SparseInverseCholesky(neighbours=5, landmarks=8)
+FEW = SparseInverseCholesky(neighbours=2, landmarks=8, group=2)
 
 
 @pytest.mark.parametrize("recipe", [RECIPES[0], FEW], ids=lambda recipe: type(recipe).__name__)

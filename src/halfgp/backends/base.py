@@ -7,11 +7,12 @@ from typing import Protocol
 from torch import Tensor
 
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
+from halfgp.backends.grouped_factor import GroupedFactor, GroupedRows
 from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.sparse_factor import SomeRows, SparseFactor
 from halfgp.kernels import Kernel
 from halfgp.nearest import NearestSearch
-from halfgp.precision import Precision
+from halfgp.precision import Format, Precision
 from halfgp.truncation import EXACT, Truncation
 
 
@@ -147,3 +148,8 @@ class Backend(Protocol):
         Entries are float32 or float64, and held so; what is computed with them is in double. Or some rows of
         it, of as many entries and columns, -1 for none, among all n.
         """
+
+    def grouped_factor(
+        self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None
+    ) -> GroupedFactor:
+        """The sparse inverse factor of groups of rows, computed in double and held in a format."""

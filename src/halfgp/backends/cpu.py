@@ -16,7 +16,9 @@ from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.cpu_conditionals import engine_conditionals
+from halfgp.backends.cpu_grouped_factor import CpuGroupedFactor
 from halfgp.backends.cpu_sparse_factor import CpuSparseFactor
+from halfgp.backends.grouped_factor import GroupedRows
 from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.paths import describe_nodes, plan_leaf
 from halfgp.backends.sparse_factor import SomeRows
@@ -26,7 +28,7 @@ from halfgp.kernels import Kernel
 from halfgp.kernels.profiles import INNER_PRODUCT
 from halfgp.kernels.program import Leaf, Program
 from halfgp.nearest import NearestSearch
-from halfgp.precision import BFLOAT16, HALF, SINGLE, Precision
+from halfgp.precision import BFLOAT16, HALF, SINGLE, Format, Precision
 from halfgp.truncation import EXACT, Truncation
 
 STORED = {HALF: _cpu.Stored.float16, BFLOAT16: _cpu.Stored.bfloat16}  # by the format of entries
@@ -139,6 +141,13 @@ class CpuBackend:
     ) -> CpuSparseFactor:
         """Held by rows and by columns."""
         return CpuSparseFactor(columns, entries, threads or torch.get_num_threads(), some)
+
+    def grouped_factor(
+        self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None
+    ) -> CpuGroupedFactor:
+        """A thread for each group, by blocks of vectors; invariant to the number of threads."""
+        chosen = chosen_instruction_set(self.instruction_set)
+        return CpuGroupedFactor(kernel, of, entries_in.dtype, chosen, threads or torch.get_num_threads())
 
 
 BACKEND = CpuBackend()

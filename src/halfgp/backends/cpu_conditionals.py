@@ -29,8 +29,9 @@ def engine_conditionals(
         program: Program, tables: list[Tensor | None]
     ) -> tuple[float, list[float], list[float], list[list[float]]]:
         features = [leaf.scaled(of.x).detach().contiguous() for leaf in program.leaves]
+        name = "single" if single else "double"
         return _cpu.conditionals(
-            instruction_set, single, _described(program, features, single), features,
+            instruction_set, single, described_in(name, program, features), features,
             of.diagonal.contiguous(), of.targets.contiguous(), of.rows.contiguous(), of.members.contiguous(),
             explained, residuals, deviations, factor, by_members, tables, threads,
         )  # fmt: skip
@@ -68,8 +69,9 @@ def engine_conditionals(
     return Conditionals(residuals, deviations, factor, in_kernel, by_diagonal)
 
 
-def _described(program: Program, features: list[Tensor], single: bool) -> _cpu.Program:
-    precision = Precision.resolve("single" if single else "double")
+def described_in(name: str, program: Program, features: list[Tensor]) -> _cpu.Program:
+    """The program for points with those scaled features, in the precision of that name."""
+    precision = Precision.resolve(name)
     plans = [
         plan_leaf(leaf, [z], precision, fixed_point=False, vanishing=0.0)
         for leaf, z in zip(program.leaves, features, strict=True)

@@ -12,12 +12,13 @@ from torch import Tensor
 from halfgp.backends.base import empty_like
 from halfgp.backends.chain_rule import parameter_gradient, pull_back
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
+from halfgp.backends.grouped_factor import GroupedRows, ReferenceGroupedFactor
 from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.sparse_factor import ReferenceSparseFactor, SomeRows
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
 from halfgp.nearest import NearestSearch, nearest_by_looking
-from halfgp.precision import Precision
+from halfgp.precision import Format, Precision
 from halfgp.truncation import EXACT, Truncation
 
 CHUNK_BYTES = 2**26  # of temporaries beside inputs and outputs
@@ -47,6 +48,12 @@ class NeighboursInTorch:
     ) -> ReferenceSparseFactor:
         """In torch."""
         return ReferenceSparseFactor(columns, entries, some)
+
+    def grouped_factor(
+        self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None
+    ) -> ReferenceGroupedFactor:
+        """In torch."""
+        return ReferenceGroupedFactor(kernel, of, entries_in.dtype)
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,18 @@ from halfgp.preconditioners.base import (
     rank_within,
 )
 from halfgp.preconditioners.partial_cholesky import PartialCholesky, partial_cholesky
-from halfgp.preconditioners.pattern import Pattern
+from halfgp.preconditioners.pattern import SPREAD, Pattern, members_within
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
 from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
 from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbours, conditioned_on
 
-# Neighbours of a row: as many as are usual, up to so many rows; a power of these beyond; at most; and at
-# least, where memory is short.
-NEIGHBOURS, USUAL_ROWS, GROWTH, MOST, FEWEST = 50, 40_000, 0.6, 250, 8
+# Neighbours of a row, and rows of a group: as many as are usual, up to so many rows; a power of these beyond;
+# at most; and at least, where memory is short.
+NEIGHBOURS, USUAL_ROWS, GROWTH, MOST, FEWEST = 30, 40_000, 0.45, 128, 6
 ENOUGH = 0.1  # of the noise: what low rank leaves of rows' variances, and more of it would not repay
 ROUNDED = 0.01  # of a row's variance, which is 1 where it is whitened
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
-BYTES_OF_NEIGHBOUR = 28  # of a row: who it is, its entry, and both in the factor by rows and by columns
+BYTES_OF_ENTRY, BYTES_OF_MEMBER = 4, 12  # of a row of a group; of a member: who it is, and where it is met
 FOR_NEIGHBOURS = 0.75  # of the memory, at most: of the two, neighbours save more passes
 BYTES_OF_LANDMARK = 12  # of a row: what it explains, and what it explained in single while it was picked
 
@@ -39,7 +39,7 @@ BYTES_OF_LANDMARK = 12  # of a row: what it explains, and what it explained in s
 class AutomaticPreconditioner:
     """Landmarks first; then low rank if a few more would leave less than the noise, and else neighbours.
 
-    √(2.5 n) pivots are taken, which costs about as much as two products; of rows of which a product looks at
+    √(n / 1.6) pivots are taken, which costs about as much as a product; of rows of which a product looks at
     some pairs only, as many as of so many fewer. What they leave of a row's variance,
     beside its noise, is about the condition of the matrix that low rank leaves to CG. It falls like a power
     of the rank. Where that takes it below 1 within 3 √n pivots, low rank of so many is the best there is:
@@ -47,13 +47,15 @@ class AutomaticPreconditioner:
     are taken unless the first ones leave a tenth of the noise at most. Where low rank does not reach so far,
     the pivots become landmarks.
 
-    Every other row is given neighbours. To build its part of the factor takes a little less than the square
-    of their number, a pass the number of rows that are not too far for it: so they grow with the 0.6th power
-    of that, and building goes on to cost some ten passes.
+    Every other row is given neighbours, and shares them with as many rows that are near. To build its part of
+    the factor takes a little more than the square of their number, a pass the number of rows that are not too
+    far for it: so they grow with the 0.45th power of that, and building goes on to cost no more than ten
+    passes.
 
     Attributes:
         rank: of low rank, or landmarks, instead of those; None for them.
-        neighbours: of rows that are no landmarks, as far as memory goes; None for what pays.
+        neighbours: of rows that are no landmarks, and rows of a group, as far as memory goes; None for what
+            pays.
         seed: of their order.
         memory: bytes that it may take.
 
@@ -88,8 +90,8 @@ class AutomaticPreconditioner:
         del found  # and its factor, which is large
         if isinstance(source, ShardedKernel):
             kept = entries_in(source, source.summand.variances())
-            return shared_neighbours(source, landmarks, neighbours, self.seed, kept)
-        pattern = Pattern.around(source, landmarks, neighbours, self.seed)
+            return shared_neighbours(source, landmarks, neighbours, group_of(neighbours), self.seed, kept)
+        pattern = Pattern.around(source, landmarks, neighbours, group_of(neighbours), self.seed)
         return conditioned_on(source, pattern, entries_in(source, source.variances()))
 
     def counts(self, source: Operator) -> tuple[int, int]:
@@ -118,16 +120,28 @@ def paying_neighbours(met: int) -> int:
     return round(min(MOST, NEIGHBOURS * math.pow(max(1.0, met / USUAL_ROWS), GROWTH)))
 
 
+def group_of(neighbours: int) -> int:
+    """How many rows should share so many neighbours each."""
+    return max(1, neighbours)
+
+
+def bytes_of_row(neighbours: int) -> float:
+    """What the factor takes of a row, at most, whose group has so many rows as it has neighbours."""
+    group = group_of(neighbours)
+    members = members_within(neighbours, group)
+    return BYTES_OF_ENTRY * (members + SPREAD * group) + BYTES_OF_MEMBER * (1.0 + SPREAD * members / group)
+
+
 def neighbours_within(n: int, memory: int, wanted: int) -> int:
     """How many neighbours a row may have, of n rows with so many bytes; some are better than none."""
-    most = int(FOR_NEIGHBOURS * memory) // (BYTES_OF_NEIGHBOUR * max(n, 1))
-    return min(wanted, max(FEWEST, most))
+    most = FOR_NEIGHBOURS * memory / max(n, 1)
+    return next((k for k in range(wanted, FEWEST, -1) if bytes_of_row(k) <= most), min(FEWEST, wanted))
 
 
 def landmarks_within(n: int, memory: int, neighbours: int, met: int) -> int:
     """How many landmarks pay, and fit into so many bytes beside neighbours; whole vectors of the engine."""
-    left = max(memory - BYTES_OF_NEIGHBOUR * neighbours * n, 0)
-    count = min(automatic_rank(met, memory), left // (BYTES_OF_LANDMARK * max(n, 1)))
+    left = max(memory - round(bytes_of_row(neighbours) * n), 0)
+    count = min(automatic_rank(met, memory) // 2, left // (BYTES_OF_LANDMARK * max(n, 1)))
     return max(count - count % 8, min(n, 8))
 
 
@@ -136,7 +150,7 @@ def bytes_within(n: int, memory: int, live: float) -> int:
     met = rows_met(n, live)
     neighbours = neighbours_within(n, memory, paying_neighbours(met))
     landmarks = landmarks_within(n, memory, neighbours, met)
-    near = BYTES_OF_LANDMARK * landmarks + BYTES_OF_NEIGHBOUR * neighbours
+    near = math.ceil(BYTES_OF_LANDMARK * landmarks + bytes_of_row(neighbours))
     return n * max(near, BYTES_OF_PIVOT * pivots_within(n, memory))
 
 

@@ -245,10 +245,11 @@ def check_rank(rank: int | None) -> None:
         raise InputError(f"`rank` must be a non-negative integer, or None for automatic; got {rank!r}.")
 
 
-def check_count(value: object, name: str) -> None:
-    """Raise unless the value is a count."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"`{name}` must be a non-negative integer; got {value!r}.")
+def check_count(value: object, name: str, least: int = 0) -> None:
+    """Raise unless the value is a count of at least so many."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        wanted = "a positive integer" if least else "a non-negative integer"
+        raise InputError(f"`{name}` must be {wanted}; got {value!r}.")
 
 
 def automatic_rank(n: int, memory: int) -> int:

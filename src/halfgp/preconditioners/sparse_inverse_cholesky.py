@@ -9,61 +9,64 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from halfgp.backends.conditionals import Neighbourhoods
-from halfgp.backends.sparse_factor import SparseFactor
+from halfgp.backends.grouped_factor import GroupedFactor, GroupedRows
 from halfgp.errors import InputError
 from halfgp.operators import Operator, ShardedKernel, as_operator
 from halfgp.operators.bound import BoundKernel
-from halfgp.precision import DOUBLE, Format, Precision
+from halfgp.precision import DOUBLE, Format
 from halfgp.preconditioners.base import check_count
 from halfgp.preconditioners.partial_cholesky import partial_cholesky
 from halfgp.preconditioners.pattern import Pattern
 from halfgp.preconditioners.pivoted_cholesky import LARGEST_BLOCK, Greedy
-from halfgp.preconditioners.shared_neighbours import SharedNeighbours, shared_neighbours
+from halfgp.preconditioners.shared_neighbours import INDEFINITE, SharedNeighbours, shared_neighbours
 
 CHUNK = 4096  # rows at a time, of all landmarks
-CONDITIONED = 2**17  # rows at a time, of their neighbours
 
 
 @dataclass(frozen=True)
 class SparseInverseCholesky:
     """A^-1 ≈ R' R, where R is sparse below a few full columns (Vecchia's approximation, as a factor).
 
-    Rows are put into an order: first landmarks, which pivoted Cholesky picks, then the others at random.
-    Landmarks are conditioned on exactly. Every other row is conditioned on all landmarks and on its nearest
-    neighbours among the rows before it, which are neither landmarks. Of all factors with that pattern this
-    one has the least Kullback-Leibler divergence from A. Landmarks see what is smooth and far, neighbours
-    what is rough and near: where low rank alone takes hundreds of passes, the two together take tens.
+    Rows are put into an order: first landmarks, which pivoted Cholesky picks, then the others, in groups of
+    near ones. Landmarks are conditioned on exactly. Every other row is conditioned on all landmarks, on the
+    rows before it in its group, and on the nearest neighbours that any row of the group has among the rows
+    before the group. Of all factors with that pattern this one has the least Kullback-Leibler divergence from
+    A. Landmarks see what is smooth and far, neighbours what is rough and near: where low rank alone takes
+    hundreds of passes, the two together take ten or twenty.
 
     Attributes:
         neighbours: of every row that is no landmark; 0 for none.
         landmarks: how many; 0 for none.
+        group: about how many rows share their neighbours; 1 for rows that have none but their own.
         seed: of the order.
 
-    Building takes O(n (landmarks² + landmarks neighbours² + neighbours³)) time in double and the search for
-    neighbours, memory 8 n (landmarks + 3 neighbours) bytes. It needs a `KernelOperator`, whose covariances
-    between any two rows it can ask for.
+    A group of s rows has some 2 √s times as many members as a row has neighbours, p, and to build takes
+    O(n (p + s)² (p + s + landmarks) / s) time in double and the search for neighbours, memory
+    8 n (p + s + landmarks) bytes. It needs a `KernelOperator`, whose covariances between any two rows it can
+    ask for.
     """
 
     neighbours: int = 30
     landmarks: int = 0
+    group: int = 32
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "landmarks", "seed"):
             check_count(getattr(self, name), name)
+        check_count(self.group, "group", least=1)
 
     def build(self, operator: object) -> LandmarksAndNeighbours | SharedNeighbours:
         """The preconditioner of a square operator, by rows where they are shared out."""
         source = as_operator(operator)
         if isinstance(source, ShardedKernel):
-            return shared_neighbours(source, self._pivots(source), self.neighbours, self.seed)
+            return shared_neighbours(source, self._pivots(source), self.neighbours, self.group, self.seed)
         return conditioned_on(require_kernel(source), self.pattern(source))
 
     def pattern(self, operator: object) -> Pattern:
         """Landmarks and neighbours alone, which may serve for more than one matrix of the same points."""
         source = require_kernel(operator)
-        return Pattern.around(source, self._pivots(source), self.neighbours, self.seed)
+        return Pattern.around(source, self._pivots(source), self.neighbours, self.group, self.seed)
 
     def _pivots(self, source: Operator) -> Tensor:
         """The rows that become landmarks."""
@@ -102,18 +105,16 @@ class LandmarksAndNeighbours:
         lower: C (r, r).
         explained: W' (n - r, r), by rows in their order.
         factor: G.
-        log_pivots: Σ log G_ii.
         gram: sums over rows, from the operator, so that rows may be sharded.
 
-    Applying it to (n, t) takes O(n (r + neighbours) t) time.
+    Applying it to (n, t) takes O(n (r + p + s) t) time, for groups of s rows with p members.
     """
 
     landmarks: Tensor
     others: Tensor
     lower: Tensor
     explained: Tensor
-    factor: SparseFactor
-    log_pivots: float
+    factor: GroupedFactor
     gram: Callable[[Tensor, Tensor], Tensor]
     below: ClassVar[bool] = False
 
@@ -139,7 +140,7 @@ class LandmarksAndNeighbours:
 
     def log_determinant(self) -> float:
         """The logarithm of det P."""
-        return 2.0 * (float(self.lower.diagonal().log().sum()) - self.log_pivots)
+        return 2.0 * (float(self.lower.diagonal().log().sum()) - self.factor.log_pivots)
 
     def _parts(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Of landmarks (r, t) and of the others (n - r, t) in their order, each by rows."""
@@ -166,35 +167,21 @@ class LandmarksAndNeighbours:
 def conditioned_on(
     operator: BoundKernel, pattern: Pattern, entries_in: Format = DOUBLE
 ) -> LandmarksAndNeighbours:
-    """Condition on landmarks, then every other row on its neighbours; the factor is held in a format.
+    """Condition on landmarks, then every group on its members; the factor is held in a format.
 
-    A row whose neighbourhood is not positive definite in double, as where rows repeat and the noise is tiny,
-    is given the landmarks alone.
+    A group that is not positive definite in double, as where rows repeat and the noise is tiny, goes without
+    its members, or its rows have the landmarks alone.
 
     Raises:
         InputError: A is not positive definite in double.
     """
     x, engine, landmarks, others = operator.x1.double(), operator.backend, pattern.landmarks, pattern.others
-    members, rows = pattern.members, torch.arange(len(others), device=x.device)
     lower, explained = _landmark_part(operator, landmarks, others)
-    points, diagonal = x[others], operator.variances()[others]
-    none, double = diagonal.new_empty(len(others), 0), Precision.resolve("double")
-    entries = torch.empty(len(others), members.shape[1] + 1, dtype=entries_in.dtype, device=x.device)
-    for some in torch.split(rows, CONDITIONED) if len(rows) else ():
-        of = Neighbourhoods(points, some, members[some], diagonal, none, explained)
-        found = engine.conditionals(operator.kernel, of, precision=double, threads=operator.threads).factor
-        failed = ~found.isfinite().all(dim=1)
-        if bool(failed.any()):
-            left = diagonal[some[failed]] - explained[some[failed]].square().sum(dim=1)
-            if not bool((left > 0).all()):
-                raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
-            members = members.index_fill(0, some[failed], -1)
-            found[failed] = 0.0
-            found[failed, -1] = left.rsqrt()
-        entries[some] = found.to(entries.dtype)  # as it is held
-    factor = engine.sparse_factor(members, entries, threads=operator.threads)
-    log_pivots = float(entries[:, -1].double().log().sum())
-    return LandmarksAndNeighbours(landmarks, others, lower, explained, factor, log_pivots, operator.gram)
+    of = GroupedRows(x[others], operator.variances()[others], explained, pattern.groups)
+    factor = engine.grouped_factor(operator.kernel, of, entries_in=entries_in, threads=operator.threads)
+    if factor.indefinite:
+        raise InputError(INDEFINITE)
+    return LandmarksAndNeighbours(landmarks, others, lower, explained, factor, operator.gram)
 
 
 def _landmark_part(operator: BoundKernel, landmarks: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,7 +189,7 @@ def _landmark_part(operator: BoundKernel, landmarks: Tensor, others: Tensor) -> 
     double = operator.with_precision("double")
     lower, failed = torch.linalg.cholesky_ex(double.rows(landmarks, landmarks))
     if int(failed):
-        raise InputError("A is not positive definite in double: give the operator a larger `noise`.")
+        raise InputError(INDEFINITE)
     explained = lower.new_empty(len(others), len(landmarks))
     for start in range(0, len(others), CHUNK):  # so that it is in memory once
         some = slice(start, start + CHUNK)

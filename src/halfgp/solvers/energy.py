@@ -12,7 +12,7 @@ from halfgp.preconditioners import Preconditioner, is_below
 from halfgp.solvers.ritz import LeastRitzValue
 from halfgp.solvers.state import State, snapshot
 
-WINDOW = 0.1  # of the iterations so far, whose gains are compared with those of as many before
+WINDOW = 0.2  # of the iterations so far, whose gains are compared with those of as many before
 FEWEST = 8  # iterations of a window: gains go up and down from one to the next
 LARGEST_RESIDUAL = 0.1  # that an estimate goes with: above it, what is solved may be a small part of b
 SEEN = 0.25  # of the least Ritz value: below it no eigenvalue of the preconditioned matrix is expected

@@ -12,8 +12,11 @@ from halfgp.preconditioners import (
     SparseInverseCholesky,
     conditioned_on,
 )
+from halfgp.preconditioners.automatic import group_of
 
-FEW = SparseInverseCholesky(neighbours=30, landmarks=64)  # conditioned on in the time of one or two products
+FEW = SparseInverseCholesky(
+    neighbours=16, landmarks=64, group=16
+)  # conditioned on in the time of one or two products
 # Variance over noise from which on more of both repay: twice the passes are saved at 30, and none at 6 (pol
 # and Hartmann's function, some 10,000 rows each).
 QUIET = 15.0
@@ -54,4 +57,4 @@ def _recipe(operator: BoundKernel) -> SparseInverseCholesky:
     if float((operator.diagonal().double() / noise).mean()) - 1.0 <= QUIET:
         return FEW
     landmarks, neighbours = AutomaticPreconditioner().counts(operator)
-    return SparseInverseCholesky(neighbours, max(landmarks, FEW.landmarks))
+    return SparseInverseCholesky(neighbours, max(landmarks, 2 * FEW.landmarks), group_of(neighbours))
