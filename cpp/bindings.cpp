@@ -205,17 +205,10 @@ void find_nearest(const std::string& instruction_set, Table<const double> points
   run(threads, [&](const Execution& execution) { nearest(target, search, found.data(), execution); });
 }
 
-template <class Entry>
-void bind_sparse_factor(nb::module_& m, const char* name) {
-  using Factor = SparseFactor<Entry>;
-  nb::class_<Factor>(m, name)
-      .def("__init__",
-           [](Factor* self, Table<const std::int64_t> columns, Table<const Entry> entries,
-              std::optional<Vector<const std::int64_t>> rows, std::int64_t size) {
-             new (self) Factor(columns.data(), entries.data(), static_cast<std::int64_t>(columns.shape(0)),
-                                     static_cast<int>(columns.shape(1)), rows ? rows->data() : nullptr, size);
-           },
-           nb::arg("columns"), nb::arg("entries").noconvert(), nb::arg("rows").none(), nb::arg("size"))
+// Products and solves of a triangular factor, whatever it is made of.
+template <class Factor>
+void bind_factor(nb::class_<Factor>& factor) {
+  factor
       .def("multiply",
            [](const Factor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
              run(threads, [&](const Execution& execution) {
@@ -242,7 +235,9 @@ void bind_sparse_factor(nb::module_& m, const char* name) {
 template <class Entry>
 void bind_grouped_factor(nb::module_& m, const char* name) {
   using Factor = GroupedFactor<Entry>;
-  nb::class_<Factor>(m, name)
+  nb::class_<Factor> factor(m, name);
+  bind_factor(factor);
+  factor
       .def("__init__",
            [](Factor* self, const std::string& instruction_set, const KernelProgram& program,
               const std::vector<Table<const double>>& features, Vector<const double> diagonal, Table<const double> explained,
@@ -260,27 +255,6 @@ void bind_grouped_factor(nb::module_& m, const char* name) {
            },
            nb::arg("instruction_set"), nb::arg("program"), nb::arg("features"), nb::arg("diagonal"), nb::arg("explained"),
            nb::arg("starts"), nb::arg("member_starts"), nb::arg("members"), nb::arg("threads"))
-      .def("multiply",
-           [](const Factor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
-             run(threads, [&](const Execution& execution) {
-               const auto count = static_cast<int>(v.shape(1));
-               if (transposed)
-                 self.multiply_transposed(v.data(), count, out.data(), execution);
-               else
-                 self.multiply(v.data(), count, out.data(), execution);
-             });
-           },
-           nb::arg("v"), nb::arg("out").noconvert(), nb::arg("transposed"), nb::arg("threads"))
-      .def("solve",
-           [](const Factor& self, Table<double> v, bool transposed) {
-             const nb::gil_scoped_release release;
-             const auto count = static_cast<int>(v.shape(1));
-             if (transposed)
-               self.solve_transposed(v.data(), count);
-             else
-               self.solve(v.data(), count);
-           },
-           nb::arg("v").noconvert(), nb::arg("transposed"))
       .def_prop_ro("log_pivots", &Factor::log_pivots)
       .def_prop_ro("indefinite", &Factor::indefinite);
 }
@@ -320,8 +294,14 @@ NB_MODULE(_cpu, m) {
         nb::arg("threads"));
   m.def("nearest", &find_nearest, nb::arg("instruction_set"), nb::arg("points"), nb::arg("positions").none(), nb::arg("queries"),
         nb::arg("own"), nb::arg("found").noconvert(), nb::arg("threads"));
-  bind_sparse_factor<float>(m, "SparseFactor32");
-  bind_sparse_factor<double>(m, "SparseFactor64");
+  nb::class_<SparseFactor> sparse(m, "SparseFactor");
+  bind_factor(sparse);
+  sparse.def("__init__",
+             [](SparseFactor* self, Table<const std::int64_t> columns, Table<const double> entries) {
+               new (self) SparseFactor(columns.data(), entries.data(), static_cast<std::int64_t>(columns.shape(0)),
+                                       static_cast<int>(columns.shape(1)));
+             },
+             nb::arg("columns"), nb::arg("entries"));
   bind_grouped_factor<float>(m, "GroupedFactor32");
   bind_grouped_factor<double>(m, "GroupedFactor64");
   nb::class_<Points>(m, "Points");

@@ -8,8 +8,7 @@ namespace {
 constexpr std::int64_t kRows = 1024;  // of a task
 
 // out = sum of entries times rows of v.
-template <class Entry>
-inline void combine(const Entry* entries, const std::int32_t* indices, std::int64_t size, const double* v, int count, double* out) {
+inline void combine(const double* entries, const std::int32_t* indices, std::int64_t size, const double* v, int count, double* out) {
   if (count == 1) {  // four sums at once hide the latency of each
     double sums[4] = {0, 0, 0, 0};
     std::int64_t i = 0;
@@ -26,8 +25,7 @@ inline void combine(const Entry* entries, const std::int32_t* indices, std::int6
   }
 }
 
-template <class Entry>
-void combine_all(const std::vector<std::int64_t>& starts, const std::vector<std::int32_t>& indices, const std::vector<Entry>& entries,
+void combine_all(const std::vector<std::int64_t>& starts, const std::vector<std::int32_t>& indices, const std::vector<double>& entries,
                  const double* v, int count, double* out, const Execution& execution) {
   const auto rows = static_cast<std::int64_t>(starts.size()) - 1;
   for_each_task((rows + kRows - 1) / kRows, execution, [&](std::int64_t task, int, const Check& check) {
@@ -41,17 +39,15 @@ void combine_all(const std::vector<std::int64_t>& starts, const std::vector<std:
 
 }  // namespace
 
-template <class Entry>
-SparseFactor<Entry>::SparseFactor(const std::int64_t* columns, const Entry* entries, std::int64_t rows, int width, const std::int64_t* own,
-                                  std::int64_t size)
-    : rows_(rows), row_starts_(1), column_starts_(static_cast<std::size_t>(size) + 1) {
+SparseFactor::SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width)
+    : rows_(rows), row_starts_(1), column_starts_(static_cast<std::size_t>(rows) + 1) {
   const std::int64_t present = rows + std::count_if(columns, columns + rows * width, [](std::int64_t column) { return column >= 0; });
   columns_.reserve(static_cast<std::size_t>(present));  // as many as there are: growing would hold them twice
   entries_.reserve(static_cast<std::size_t>(present));
   row_starts_.reserve(static_cast<std::size_t>(rows) + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
     for (int k = 0; k <= width; ++k) {
-      const std::int64_t column = k < width ? columns[row * width + k] : own ? own[row] : row;
+      const std::int64_t column = k < width ? columns[row * width + k] : row;
       if (column < 0) continue;
       columns_.push_back(static_cast<std::int32_t>(column));
       entries_.push_back(entries[row * (width + 1) + k]);
@@ -59,7 +55,7 @@ SparseFactor<Entry>::SparseFactor(const std::int64_t* columns, const Entry* entr
     }
     row_starts_.push_back(static_cast<std::int64_t>(columns_.size()));
   }
-  for (std::size_t column = 0; column < static_cast<std::size_t>(size); ++column) column_starts_[column + 1] += column_starts_[column];
+  for (std::size_t column = 0; column < static_cast<std::size_t>(rows); ++column) column_starts_[column + 1] += column_starts_[column];
   rows_of_.resize(columns_.size());
   entries_by_column_.resize(columns_.size());
   std::vector<std::int64_t> next(column_starts_.begin(), column_starts_.end() - 1);
@@ -71,18 +67,15 @@ SparseFactor<Entry>::SparseFactor(const std::int64_t* columns, const Entry* entr
     }
 }
 
-template <class Entry>
-void SparseFactor<Entry>::multiply(const double* v, int count, double* out, const Execution& execution) const {
+void SparseFactor::multiply(const double* v, int count, double* out, const Execution& execution) const {
   combine_all(row_starts_, columns_, entries_, v, count, out, execution);
 }
 
-template <class Entry>
-void SparseFactor<Entry>::multiply_transposed(const double* v, int count, double* out, const Execution& execution) const {
+void SparseFactor::multiply_transposed(const double* v, int count, double* out, const Execution& execution) const {
   combine_all(column_starts_, rows_of_, entries_by_column_, v, count, out, execution);
 }
 
-template <class Entry>
-void SparseFactor<Entry>::solve(double* v, int count) const {
+void SparseFactor::solve(double* v, int count) const {
   std::vector<double> sum(static_cast<std::size_t>(count));
   for (std::int64_t row = 0; row < rows_; ++row) {
     const std::int64_t from = row_starts_[static_cast<std::size_t>(row)], last = row_starts_[static_cast<std::size_t>(row) + 1] - 1;
@@ -92,8 +85,7 @@ void SparseFactor<Entry>::solve(double* v, int count) const {
   }
 }
 
-template <class Entry>
-void SparseFactor<Entry>::solve_transposed(double* v, int count) const {
+void SparseFactor::solve_transposed(double* v, int count) const {
   std::vector<double> sum(static_cast<std::size_t>(count));
   for (std::int64_t row = rows_ - 1; row >= 0; --row) {
     const std::int64_t first = column_starts_[static_cast<std::size_t>(row)], size = column_starts_[static_cast<std::size_t>(row) + 1] - first;
@@ -102,8 +94,5 @@ void SparseFactor<Entry>::solve_transposed(double* v, int count) const {
       v[row * count + c] = (v[row * count + c] - sum[static_cast<std::size_t>(c)]) / entries_by_column_[static_cast<std::size_t>(first)];
   }
 }
-
-template class SparseFactor<float>;
-template class SparseFactor<double>;
 
 }  // namespace halfgp

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from halfgp import RBF, KernelOperator, Linear, Matern, Periodic, SparseInverseCholesky
+from halfgp.backends.part import Part
 from halfgp.preconditioners import conditioned_on
+from halfgp.preconditioners.pattern import SPREAD, Pattern, members_within
 
 RECIPE = SparseInverseCholesky(neighbours=8, landmarks=16)
 
@@ -55,3 +59,51 @@ def test_what_is_conditioned_on_a_kept_pattern_is_of_the_new_matrix():
     own = RECIPE.build(now).whiten(torch.eye(200, dtype=torch.float64))
     away = [float((r @ dense @ r.T - torch.eye(200)).norm()) for r in (root, own)]
     assert away[0] < 1.5 * away[1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    n=st.integers(1, 400),
+    group=st.integers(1, 40),
+    neighbours=st.integers(0, 12),
+    landmarks=st.integers(0, 5),
+    repeats=st.booleans(),
+)
+def test_groups_are_of_near_rows_that_are_given_earlier_ones(n, group, neighbours, landmarks, repeats):
+    op = operator(RBF(1.0), n=n)
+    if repeats:
+        op = KernelOperator(RBF(1.0), op.x1[torch.arange(n) // 7], noise=0.1).bound
+    chosen = torch.arange(min(landmarks, n))
+    found = Pattern.around(op, chosen, neighbours, group, seed=0)
+    starts, at, members = found.groups
+    assert sorted([*chosen.tolist(), *found.others.tolist()]) == list(range(n))
+    assert starts[0] == 0
+    assert starts[-1] == len(found.others)
+    if len(found.others):
+        assert int(starts.diff().min()) >= 1
+        assert int(starts.diff().max()) <= SPREAD * group
+    z = found.coordinates[found.others]
+    for g in range(len(starts) - 1):
+        own_members = members[at[g] : at[g + 1]]
+        assert len(own_members) <= members_within(neighbours, group)
+        assert bool((own_members < starts[g]).all())
+        assert bool((own_members.diff() > 0).all())
+        # Each row's nearest among the rows before its group, unless there were too many of them in all.
+        if neighbours and int(starts[g]) and len(own_members) < members_within(neighbours, group):
+            own = z[starts[g] : starts[g + 1]]
+            nearest = torch.cdist(own, z[: starts[g + 1]], compute_mode="donot_use_mm_for_euclid_dist")
+            for i, distances in enumerate(nearest):
+                before = distances[: int(starts[g]) + i]
+                kth = before.sort().values[: min(neighbours, len(before))][-1]
+                sure = (before < kth * (1 - 1e-9)).nonzero()[:, 0]
+                assert set(sure[sure < starts[g]].tolist()) <= set(own_members.tolist())
+
+
+def test_parts_have_the_groups_of_the_whole():
+    op = operator(RBF(1.0), n=300)
+    chosen = torch.arange(10)
+    whole = Pattern.around(op, chosen, 6, 8, 0)
+    parts = [Pattern.around(op, chosen, 6, 8, 0, Part(i, 3)) for i in range(3)]
+    assert torch.equal(torch.cat([part.groups.members for part in parts]), whole.groups.members)
+    assert all(torch.equal(part.others, whole.others) for part in parts)
+    assert sum(len(part.groups.starts) - 1 for part in parts) == len(whole.groups.starts) - 1

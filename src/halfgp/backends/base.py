@@ -9,7 +9,7 @@ from torch import Tensor
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods
 from halfgp.backends.grouped_factor import GroupedFactor, GroupedRows
 from halfgp.backends.part import WHOLE, Part
-from halfgp.backends.sparse_factor import SomeRows, SparseFactor
+from halfgp.backends.sparse_factor import SparseFactor
 from halfgp.kernels import Kernel
 from halfgp.nearest import NearestSearch
 from halfgp.precision import Format, Precision
@@ -140,14 +140,8 @@ class Backend(Protocol):
     def nearest(self, search: NearestSearch, k: int, *, threads: int | None) -> Tensor:
         """Neighbours (m, k) of the queries, exactly, nearest first; -1 where there are fewer."""
 
-    def sparse_factor(
-        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
-    ) -> SparseFactor:
-        """The lower triangular matrix of entries (n, k + 1), the diagonal's last, in columns (n, k).
-
-        Entries are float32 or float64, and held so; what is computed with them is in double. Or some rows of
-        it, of as many entries and columns, -1 for none, among all n.
-        """
+    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
+        """The lower triangular matrix of entries (n, k + 1), float64, the diagonal's last, in columns (n, k)."""
 
     def grouped_factor(
         self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None

@@ -21,7 +21,6 @@ from halfgp.backends.cpu_sparse_factor import CpuSparseFactor
 from halfgp.backends.grouped_factor import GroupedRows
 from halfgp.backends.part import WHOLE, Part
 from halfgp.backends.paths import describe_nodes, plan_leaf
-from halfgp.backends.sparse_factor import SomeRows
 from halfgp.backends.units import relative_units
 from halfgp.errors import InputError
 from halfgp.kernels import Kernel
@@ -136,11 +135,9 @@ class CpuBackend:
         )
         return found
 
-    def sparse_factor(
-        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
-    ) -> CpuSparseFactor:
+    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> CpuSparseFactor:
         """Held by rows and by columns."""
-        return CpuSparseFactor(columns, entries, threads or torch.get_num_threads(), some)
+        return CpuSparseFactor(columns, entries, threads or torch.get_num_threads())
 
     def grouped_factor(
         self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None

@@ -6,23 +6,19 @@ import torch
 from torch import Tensor
 
 from halfgp import _cpu
-from halfgp.backends.sparse_factor import SomeRows
 
 
 class CpuSparseFactor:
     """Held by rows and by columns, so that either product goes by several threads, to the same bits."""
 
-    def __init__(self, columns: Tensor, entries: Tensor, threads: int, some: SomeRows | None = None) -> None:
-        rows = None if some is None else some.rows.contiguous()
-        self._shape = len(columns), len(columns) if some is None else some.of
-        kind = _cpu.SparseFactor32 if entries.dtype == torch.float32 else _cpu.SparseFactor64
-        self._factor = kind(columns.contiguous(), entries.contiguous(), rows, self._shape[1])
+    def __init__(self, columns: Tensor, entries: Tensor, threads: int) -> None:
+        self._factor = _cpu.SparseFactor(columns.contiguous(), entries.contiguous())
         self._threads = threads
 
     def multiply(self, v: Tensor, transposed: bool = False) -> Tensor:
         """G v, or G' v."""
         v = v.contiguous()
-        out = v.new_empty(self._shape[1 if transposed else 0], v.shape[1])
+        out = torch.empty_like(v)
         self._factor.multiply(v, out, transposed, self._threads)
         return out
 

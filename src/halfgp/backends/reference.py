@@ -14,7 +14,7 @@ from halfgp.backends.chain_rule import parameter_gradient, pull_back
 from halfgp.backends.conditionals import Conditionals, Neighbourhoods, reference_conditionals
 from halfgp.backends.grouped_factor import GroupedRows, ReferenceGroupedFactor
 from halfgp.backends.part import WHOLE, Part
-from halfgp.backends.sparse_factor import ReferenceSparseFactor, SomeRows
+from halfgp.backends.sparse_factor import ReferenceSparseFactor
 from halfgp.backends.units import relative_units
 from halfgp.kernels import Kernel, Leaf, Program
 from halfgp.nearest import NearestSearch, nearest_by_looking
@@ -43,11 +43,9 @@ class NeighboursInTorch:
         """By every distance."""
         return nearest_by_looking(search, k)
 
-    def sparse_factor(
-        self, columns: Tensor, entries: Tensor, *, threads: int | None, some: SomeRows | None = None
-    ) -> ReferenceSparseFactor:
+    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> ReferenceSparseFactor:
         """In torch."""
-        return ReferenceSparseFactor(columns, entries, some)
+        return ReferenceSparseFactor(columns, entries)
 
     def grouped_factor(
         self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 
-class SomeRows(NamedTuple):
-    """Which rows of a factor there are, where others have the rest.
-
-    Attributes:
-        rows: (m,) their numbers.
-        of: how many there are in all.
-    """
-
-    rows: Tensor
-    of: int
-
-
 class SparseFactor(Protocol):
-    """G (n, n), lower triangular, which multiplies and solves for vectors (n, t), float64, row-major.
-
-    One of some rows is (m, n), and does not solve.
-    """
+    """G (n, n), lower triangular, which multiplies and solves for vectors (n, t), float64, row-major."""
 
     def multiply(self, v: Tensor, transposed: bool = False) -> Tensor:
         """G v, or G' v; O(entries t)."""
@@ -42,20 +27,17 @@ class ReferenceSparseFactor:
     Attributes:
         columns: (n, k) of the entries beside the diagonal, each before its row; -1 for none.
         entries: (n, k + 1), the diagonal's last.
-        some: which rows these are, where they are not all.
     """
 
     columns: Tensor
     entries: Tensor
-    some: SomeRows | None = None
 
     def multiply(self, v: Tensor, transposed: bool = False) -> Tensor:
         """One column of entries after the other."""
-        m = len(self.columns)
-        own, n = (torch.arange(m, device=v.device), m) if self.some is None else self.some
+        own = torch.arange(len(self.columns), device=v.device)
         at = torch.cat([self.columns, own[:, None]], dim=1)
         entries = torch.where(at >= 0, self.entries, 0.0)
-        out = v.new_zeros(n if transposed else m, v.shape[1])
+        out = torch.zeros_like(v)
         for k in range(at.shape[1]):
             index, entry = at[:, k].clamp_min(0), entries[:, k, None]
             if transposed:
