@@ -94,7 +94,7 @@ def main(
     counts: Annotated[list[int] | None, typer.Option(help="Of neighbours.")] = None,
 ) -> None:
     """Measure, print, and write neighbour_counts.json."""
-    cases = measure(rows, counts or [60, 120, 240])
+    cases = measure(rows, counts or [15, 30, 60])
     show(cases)
     (HERE / "neighbour_counts.json").write_text(json.dumps(cases, indent=1) + "\n")
 

@@ -6,7 +6,7 @@ is a product with K, whatever its precision; those of building are its time over
 
     auto       AutomaticPreconditioner(), the default of fits
     rank 500   PivotedCholesky(rank=500)
-    factor     SparseInverseCholesky(neighbours=30), no landmarks
+    factor     SparseInverseCholesky(neighbours=30, group=1), no landmarks, and every row by itself
 
     HALFGP_DATA=... python benchmarks/neighbours.py                     everything; half an hour on two cores
     python benchmarks/neighbours.py --sets bike --kernels matern32      some; replaces them in neighbours.json
@@ -41,7 +41,7 @@ KERNELS = ("matern32", "rbf")
 RECIPES: dict[str, Any] = {
     "auto": AutomaticPreconditioner(),
     "rank 500": PivotedCholesky(rank=500),
-    "factor": SparseInverseCholesky(neighbours=30),
+    "factor": SparseInverseCholesky(neighbours=30, group=1),
 }
 TOLERANCES = (1e-2, 1e-6)
 MOST = 600  # passes that a solve may take

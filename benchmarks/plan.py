@@ -5,6 +5,7 @@ in a process of its own, which plans first, as `halfgp plan` would.
 
     HALFGP_DATA=... python benchmarks/plan.py           everything; fifteen minutes on two cores
     python benchmarks/plan.py --sets pol --rows 3000    some; replaces its rows in plan.json
+    python benchmarks/plan.py --sets osborne_magnetic,houseelectric,covtype_elev --rows 10000,100000 --threads 2
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ import typer
 from rich.table import Table
 
 from halfgp import GPRegressor
-from halfgp.datasets import load_uci
+from halfgp.datasets import load_large, load_uci
 from product_report import console
 from training_peers import StandardisedSplit
 
 HERE = Path(__file__).parent
 SETS = ("kin40k", "protein", "elevators", "pol")
+LARGE = ("osborne_magnetic", "houseelectric", "covtype_elev")  # in 3, 11 and 53 features
 ROWS = (3500, 10_000, 40_000)
 FACTOR = 1.5  # that a plan should be within
 
 
 def measure(name: str, rows: int, threads: int) -> dict[str, Any]:
     """One plan and its fit, in this process."""
-    data = StandardisedSplit.of(load_uci(name), rows)
+    data = StandardisedSplit.of((load_large if name in LARGE else load_uci)(name), rows)
     model = GPRegressor(threads=threads)
     planned = model.plan(data.x, data.y).seconds
     start = time.perf_counter()
@@ -80,7 +82,7 @@ def main(
                 row = json.loads(done.stdout.strip().splitlines()[-1])
                 key = (row["set"], row["rows"], row["threads"])
                 results = [r for r in results if (r["set"], r["rows"], r["threads"]) != key] + [row]
-                results.sort(key=lambda r: (SETS.index(r["set"]), r["rows"], r["threads"]))
+                results.sort(key=lambda r: ((*SETS, *LARGE).index(r["set"]), r["rows"], r["threads"]))
                 output.write_text(json.dumps(results, indent=1) + "\n")
                 console.print(f"[dim]{key}: planned {row['planned']:.1f}, took {row['seconds']:.1f} s[/]")
     print_table(results)

@@ -41,19 +41,19 @@ from halfgp.solvers.reorthogonalise import MEMORY as BASIS_BYTES
 from halfgp.speed import dense_seconds, entry_rate, factor_seconds, neighbour_seconds
 
 ITERATIONS = 40  # of a solve, as on the real sets at the tolerances of the defaults
-FINAL_ITERATIONS = 55  # of the last solve, to a tolerance that deviations set, of unknown targets
-# Of known ones it takes more the more rows explain each other: 28 on protein (1.4), 150 on kin40k (2.7) and
-# 95 on houseelectric (8): they grow from the fewest by so many for each unit, to the most.
-FEWEST, MOST, EXPLAINED_ALONE, MORE_FOR_UNIT = 25, 130, 1.4, 80
-# With as many neighbours as pay they are as many at any size. With fewer they are more by this power: 60, 120
-# and 240 take 76, 46 and 27 for 60,000 rows of houseelectric.
-SAVED = 0.75
+FINAL_ITERATIONS = 30  # of the last solve, to a tolerance that deviations set, of unknown targets
+# Of known ones it takes more the more rows explain each other: 15 on protein (1.4), 60 on kin40k (2.7) and
+# 38 on houseelectric (8): they grow from the fewest by so many for each unit, to the most.
+FEWEST, MOST, EXPLAINED_ALONE, MORE_FOR_UNIT = 15, 55, 1.4, 35
+# With as many neighbours as pay they are as many at any size. With fewer they are more by this power: 20, 32
+# and 48 take 25, 16 and 11 on kin40k.
+SAVED = 0.95
 # Where features are few, neighbours say nearly all: fewer passes, half of them in double, over those pairs of
 # rows that are within the kernel's reach.
-FINAL_IN_FEW, LIVE_IN_FEW = 20, 0.08
+FINAL_IN_FEW, LIVE_IN_FEW = 15, 0.08
 IN_TILES = 0.7  # of the pairs in tiles that are not all zero, the share of those that are not
 BUILDING = 8  # passes that a preconditioner takes to build where features are many
-STEP_ITERATIONS = 25  # of a solve for a gradient on all rows
+STEP_ITERATIONS = 15  # of a solve for a gradient on all rows
 BLOCK = 1.7  # passes that a product with some columns takes, beside one
 EVALUATIONS = 30  # of the likelihood in the exact stage
 SUBSET_EVALUATIONS = 14  # of a subset's, most of which are of a quarter of it
