@@ -5,7 +5,7 @@ in a process of its own, which plans first, as `halfgp plan` would.
 
     HALFGP_DATA=... python benchmarks/plan.py           everything; fifteen minutes on two cores
     python benchmarks/plan.py --sets pol --rows 3000    some; replaces its rows in plan.json
-    python benchmarks/plan.py --sets osborne_magnetic,houseelectric,covtype_elev --rows 10000,100000 --threads 2
+    python benchmarks/plan.py --sets houseelectric,covtype_elev --rows 10000,100000 --threads 2    larger ones
 """
 
 from __future__ import annotations

@@ -207,10 +207,17 @@ void find_nearest(const std::string& instruction_set, Table<const double> points
 
 // Products and solves of a triangular factor, whatever it is made of.
 template <class Factor>
+void check_rows(const Factor& factor, const Table<double>& v) {
+  if (static_cast<std::int64_t>(v.shape(0)) != factor.size()) throw nb::value_error("vectors must have the factor's rows");
+}
+
+template <class Factor>
 void bind_factor(nb::class_<Factor>& factor) {
   factor
       .def("multiply",
            [](const Factor& self, Table<const double> v, Table<double> out, bool transposed, int threads) {
+             if (v.shape(0) != out.shape(0) || v.shape(1) != out.shape(1)) throw nb::value_error("results have the shape of the vectors");
+             check_rows(self, out);
              run(threads, [&](const Execution& execution) {
                const auto count = static_cast<int>(v.shape(1));
                if (transposed)
@@ -222,6 +229,7 @@ void bind_factor(nb::class_<Factor>& factor) {
            nb::arg("v"), nb::arg("out").noconvert(), nb::arg("transposed"), nb::arg("threads"))
       .def("solve",
            [](const Factor& self, Table<double> v, bool transposed) {
+             check_rows(self, v);
              const nb::gil_scoped_release release;
              const auto count = static_cast<int>(v.shape(1));
              if (transposed)

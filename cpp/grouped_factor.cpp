@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::int64_t kPoints = 4096;  // of a task that adds up what groups found
 constexpr int kGroups = 16;             // of a task
+constexpr int kAtOnce = 4;              // columns of v, of which groups hold what they found until it is added up
+constexpr std::size_t kScratch = std::size_t{256} << 20;  // bytes that threads may take to build, or a share of what is built
 
 // out (rows, count) += entries (columns of them, rows each) times rows of v.
 template <class Entry>
@@ -27,10 +29,10 @@ inline void add_products(const Entry* entries, const std::int32_t* columns, std:
   }
 }
 
-// The inner products of a column of entries with v (rows, count).
+// The inner products of a column of entries with v (rows, count), whose rows are `stride` apart.
 template <class Entry>
-inline void column_products(const Entry* entries, std::int64_t rows, const double* v, int count, double* out) {
-  if (count == 1) {  // four sums at once hide the latency of each
+inline void column_products(const Entry* entries, std::int64_t rows, const double* v, int count, int stride, double* out) {
+  if (stride == 1) {  // four sums at once hide the latency of each
     double sums[4] = {0, 0, 0, 0};
     std::int64_t i = 0;
     for (; i + 4 <= rows; i += 4)
@@ -41,7 +43,7 @@ inline void column_products(const Entry* entries, std::int64_t rows, const doubl
   }
   std::fill(out, out + count, 0.0);
   for (std::int64_t i = 0; i < rows; ++i)
-    for (int c = 0; c < count; ++c) out[c] += static_cast<double>(entries[i]) * v[i * count + c];
+    for (int c = 0; c < count; ++c) out[c] += static_cast<double>(entries[i]) * v[i * stride + c];
 }
 
 }  // namespace
@@ -80,11 +82,16 @@ GroupedFactor<Entry>::GroupedFactor(const Target& target, const KernelProgram& d
   std::vector<double> logs(static_cast<std::size_t>(of.groups));
   std::vector<std::int64_t> indefinite(static_cast<std::size_t>(of.groups));
   std::vector<Memory> memory, found;
-  for (int worker = 0; worker < execution.threads; ++worker) {
+  // Each thread has room for the largest group: of large ones no more than a share of the factor itself.
+  const std::size_t each = scratch + largest * sizeof(double), most = std::max(kScratch, entries_.size() * sizeof(Entry) / 4);
+  Execution workers = execution;
+  workers.threads = static_cast<int>(std::clamp<std::int64_t>(
+      std::min(of.groups, static_cast<std::int64_t>(most / std::max<std::size_t>(each, 1))), 1, execution.threads));
+  for (int worker = 0; worker < workers.threads; ++worker) {
     memory.emplace_back(scratch);
     found.emplace_back(largest * sizeof(double));
   }
-  for_each_task(of.groups, execution, [&](std::int64_t g, int worker, const Check& check) {
+  for_each_task(of.groups, workers, [&](std::int64_t g, int worker, const Check& check) {
     check();
     const auto at = static_cast<std::size_t>(worker), own = static_cast<std::size_t>(g);
     double* to = found[at].as<double>();
@@ -154,21 +161,27 @@ void GroupedFactor<Entry>::multiply(const double* v, int count, double* out, con
 
 template <class Entry>
 void GroupedFactor<Entry>::multiply_transposed(const double* v, int count, double* out, const Execution& execution) const {
-  Memory found(columns_.size() * static_cast<std::size_t>(count) * sizeof(double));
-  double* parts = found.as<double>();
+  Memory found(columns_.size() * static_cast<std::size_t>(std::min(count, kAtOnce)) * sizeof(double));
+  for (int first = 0; first < count; first += kAtOnce)
+    add_transposed(v + first, std::min(kAtOnce, count - first), count, found.as<double>(), out + first, execution);
+}
+
+template <class Entry>
+void GroupedFactor<Entry>::add_transposed(const double* v, int count, int stride, double* parts, double* out,
+                                          const Execution& execution) const {
   for_each_task((groups() + kGroups - 1) / kGroups, execution, [&](std::int64_t task, int, const Check& check) {
     check();
     for (std::int64_t g = task * kGroups; g < std::min(groups(), (task + 1) * kGroups); ++g) {
       const Entry* column = entries(g);
       double* to = parts + column_starts_[static_cast<std::size_t>(g)] * count;
       for (std::int64_t j = 0; j < members(g) + rows(g); ++j, column += rows(g), to += count)
-        column_products(column, rows(g), v + starts_[static_cast<std::size_t>(g)] * count, count, to);
+        column_products(column, rows(g), v + starts_[static_cast<std::size_t>(g)] * stride, count, stride, to);
     }
   });
   for_each_task((points_ + kPoints - 1) / kPoints, execution, [&](std::int64_t task, int, const Check& check) {
     check();
     for (std::int64_t point = task * kPoints; point < std::min(points_, (task + 1) * kPoints); ++point) {
-      double* to = out + point * count;
+      double* to = out + point * stride;
       std::fill(to, to + count, 0.0);
       for (std::int64_t i = met_starts_[static_cast<std::size_t>(point)]; i < met_starts_[static_cast<std::size_t>(point) + 1]; ++i)
         for (int c = 0; c < count; ++c) to[c] += parts[met_[static_cast<std::size_t>(i)] * count + c];
@@ -202,12 +215,12 @@ void GroupedFactor<Entry>::solve_transposed(double* v, int count) const {
     double* own = v + starts_[static_cast<std::size_t>(g)] * count;
     for (std::int64_t j = size - 1; j >= 0; --j) {
       const Entry* column = entries(g) + (given + j) * size;
-      column_products(column + j + 1, size - j - 1, own + (j + 1) * count, count, sums.data());
+      column_products(column + j + 1, size - j - 1, own + (j + 1) * count, count, count, sums.data());
       for (int c = 0; c < count; ++c)
         own[j * count + c] = (own[j * count + c] - sums[static_cast<std::size_t>(c)]) / static_cast<double>(column[j]);
     }
     for (std::int64_t j = 0; j < given; ++j) {
-      column_products(entries(g) + j * size, size, own, count, sums.data());
+      column_products(entries(g) + j * size, size, own, count, count, sums.data());
       for (int c = 0; c < count; ++c) v[static_cast<std::int64_t>(columns(g)[j]) * count + c] -= sums[static_cast<std::size_t>(c)];
     }
   }

@@ -40,10 +40,13 @@ class GroupedFactor {
   void solve(double* v, int count) const;
   void solve_transposed(double* v, int count) const;
 
+  std::int64_t size() const { return points_; }
   double log_pivots() const { return log_pivots_; }     // sum of the logarithms of the diagonal
   std::int64_t indefinite() const { return indefinite_; }  // rows whose variance landmarks explain to nothing
 
  private:
+  // Of columns of v and out whose rows are `stride` numbers apart; `parts` has room for what groups find.
+  void add_transposed(const double* v, int count, int stride, double* parts, double* out, const Execution& execution) const;
   std::int64_t groups() const { return static_cast<std::int64_t>(starts_.size()) - 1; }
   std::int64_t rows(std::int64_t group) const;
   std::int64_t members(std::int64_t group) const;

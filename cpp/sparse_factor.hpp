@@ -13,6 +13,8 @@ class SparseFactor {
   // Entries (rows, width + 1) of columns (rows, width) before the row's own, -1 for none; the last entry is the diagonal's.
   SparseFactor(const std::int64_t* columns, const double* entries, std::int64_t rows, int width);
 
+  std::int64_t size() const { return rows_; }
+
   // G v and G' v of v (rows, count), row-major; the number of threads does not change them.
   void multiply(const double* v, int count, double* out, const Execution& execution) const;
   void multiply_transposed(const double* v, int count, double* out, const Execution& execution) const;

@@ -333,6 +333,17 @@ def test_intervals_are_the_same_to_the_last_bit_and_nothing_is_left_out_again(
         np.testing.assert_array_equal(old, new)
 
 
+def test_a_recipe_of_the_eighth_format_has_rows_that_share_no_neighbours(tmp_path: Path) -> None:
+    recipe = SparseInverseCholesky(neighbours=5, landmarks=3, seed=2, group=1)
+    save_model(ExactGP(**CG, solve__preconditioner=recipe).fit(X, Y), tmp_path / "new")
+
+    def eighth_format(header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        del header["settings"]["solve"]["preconditioner"]["fields"]["group"]
+
+    old = rewrite(tmp_path / "new", tmp_path / "old", eighth_format, format_version="8")
+    assert load_model(old)[0].settings.solve.preconditioner == recipe
+
+
 # ---------------------------------------------------------------------------------------------- refusals
 
 

@@ -21,7 +21,7 @@ from halfgp.errors import FileError, HalfGPError, InputError
 from halfgp.replacement import FilePath, mode_of_regular, replacing
 from halfgp.version import __version__
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 MAX_JSON_DEPTH = 200
 
 _DTYPES = (

@@ -122,6 +122,19 @@ def _from_7(stored: Stored) -> Stored:
     return stored
 
 
+def _from_8(stored: Stored) -> Stored:
+    """The eighth format has preconditioners of neighbours whose rows shared none."""
+    header = dict(typed(stored.header, "header", dict))
+    settings = dict(typed(header.get("settings"), "settings", dict))
+    solve = dict(typed(settings.get("solve", {}), "settings.solve", dict))
+    recipe = solve.get("preconditioner")
+    if isinstance(recipe, dict) and recipe.get("class") == "SparseInverseCholesky":
+        fields = typed(recipe.get("fields"), "settings.solve.preconditioner.fields", dict)
+        solve["preconditioner"] = {**recipe, "fields": {"group": 1, **fields}}
+        header["settings"] = {**settings, "solve": solve}
+    return replace(stored, header=header)
+
+
 def _grouped(value: object, moved: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Settings with those of the first level that moved in their groups, under their new names."""
     settings = dict(typed(value, "settings", dict))
@@ -140,4 +153,5 @@ STEPS: dict[int, Callable[[Stored], Stored]] = {
     5: _from_5,
     6: _from_6,
     7: _from_7,
+    8: _from_8,
 }

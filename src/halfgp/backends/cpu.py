@@ -142,7 +142,7 @@ class CpuBackend:
     def grouped_factor(
         self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None
     ) -> CpuGroupedFactor:
-        """A thread for each group, by blocks of vectors; invariant to the number of threads."""
+        """Threads take groups in turn; invariant to their number."""
         chosen = chosen_instruction_set(self.instruction_set)
         return CpuGroupedFactor(kernel, of, entries_in.dtype, chosen, threads or torch.get_num_threads())
 

@@ -43,7 +43,9 @@ class NeighboursInTorch:
         """By every distance."""
         return nearest_by_looking(search, k)
 
-    def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> ReferenceSparseFactor:
+    def sparse_factor(
+        self, columns: Tensor, entries: Tensor, *, threads: int | None
+    ) -> ReferenceSparseFactor:
         """In torch."""
         return ReferenceSparseFactor(columns, entries)
 

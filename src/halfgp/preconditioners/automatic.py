@@ -30,7 +30,8 @@ NEIGHBOURS, USUAL_ROWS, GROWTH, MOST, FEWEST = 30, 40_000, 0.45, 128, 6
 ENOUGH = 0.1  # of the noise: what low rank leaves of rows' variances, and more of it would not repay
 ROUNDED = 0.01  # of a row's variance, which is 1 where it is whitened
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
-BYTES_OF_ENTRY, BYTES_OF_MEMBER = 4, 12  # of a row of a group; of a member: who it is, and where it is met
+BYTES_OF_ENTRY = 4  # of a row of a group and one that it is given, in single; double takes twice as much
+BYTES_OF_MEMBER = 12  # of a group: who it is, and where it is met
 FOR_NEIGHBOURS = 0.75  # of the memory, at most: of the two, neighbours save more passes
 BYTES_OF_LANDMARK = 12  # of a row: what it explains, and what it explained in single while it was picked
 
@@ -89,7 +90,7 @@ class AutomaticPreconditioner:
         landmarks = found.pivots
         del found  # and its factor, which is large
         if isinstance(source, ShardedKernel):
-            kept = entries_in(source, source.summand.variances())
+            kept = entries_in(source, _variances(source))
             return shared_neighbours(source, landmarks, neighbours, group_of(neighbours), self.seed, kept)
         pattern = Pattern.around(source, landmarks, neighbours, group_of(neighbours), self.seed)
         return conditioned_on(source, pattern, entries_in(source, source.variances()))
@@ -99,10 +100,13 @@ class AutomaticPreconditioner:
         n, met, neighbours = source.size, rows_met(source.size, 1.0 - source.skipped), self.neighbours
         if neighbours is None:
             neighbours = paying_neighbours(met)
-        neighbours = neighbours_within(n, self.memory, neighbours)
+        itemsize = BYTES_OF_ENTRY
+        if isinstance(source, BoundKernel | ShardedKernel):
+            itemsize = entries_in(source, _variances(source)).dtype.itemsize
+        neighbours = neighbours_within(n, self.memory, min(neighbours, n), itemsize)
         if self.rank is not None:
             return min(self.rank, n), neighbours
-        return landmarks_within(n, self.memory, neighbours, met), neighbours
+        return landmarks_within(n, self.memory, neighbours, met, itemsize), neighbours
 
 
 def pivots_within(n: int, memory: int) -> int:
@@ -125,33 +129,43 @@ def group_of(neighbours: int) -> int:
     return max(1, neighbours)
 
 
-def bytes_of_row(neighbours: int) -> float:
-    """What the factor takes of a row, at most, whose group has so many rows as it has neighbours."""
+def bytes_of_row(neighbours: int, itemsize: int = BYTES_OF_ENTRY) -> float:
+    """What the factor takes of a row, at most, whose group has as many rows as it has neighbours."""
     group = group_of(neighbours)
     members = members_within(neighbours, group)
-    return BYTES_OF_ENTRY * (members + SPREAD * group) + BYTES_OF_MEMBER * (1.0 + SPREAD * members / group)
+    return itemsize * (members + SPREAD * group) + BYTES_OF_MEMBER * (1.0 + SPREAD * members / group)
 
 
-def neighbours_within(n: int, memory: int, wanted: int) -> int:
+def neighbours_within(n: int, memory: int, wanted: int, itemsize: int = BYTES_OF_ENTRY) -> int:
     """How many neighbours a row may have, of n rows with so many bytes; some are better than none."""
     most = FOR_NEIGHBOURS * memory / max(n, 1)
-    return next((k for k in range(wanted, FEWEST, -1) if bytes_of_row(k) <= most), min(FEWEST, wanted))
+    return next(
+        (k for k in range(wanted, FEWEST, -1) if bytes_of_row(k, itemsize) <= most), min(FEWEST, wanted)
+    )
 
 
-def landmarks_within(n: int, memory: int, neighbours: int, met: int) -> int:
+def landmarks_within(n: int, memory: int, neighbours: int, met: int, itemsize: int = BYTES_OF_ENTRY) -> int:
     """How many landmarks pay, and fit into so many bytes beside neighbours; whole vectors of the engine."""
-    left = max(memory - round(bytes_of_row(neighbours) * n), 0)
+    left = max(memory - round(bytes_of_row(neighbours, itemsize) * n), 0)
     count = min(automatic_rank(met, memory) // 2, left // (BYTES_OF_LANDMARK * max(n, 1)))
     return max(count - count % 8, min(n, 8))
 
 
 def bytes_within(n: int, memory: int, live: float) -> int:
-    """What it takes at most, with so many bytes; some neighbours and landmarks there always are."""
+    """What it takes at most, with so many bytes; some neighbours and landmarks there always are.
+
+    With next to no noise entries are in double, and there are fewer neighbours for it.
+    """
     met = rows_met(n, live)
     neighbours = neighbours_within(n, memory, paying_neighbours(met))
     landmarks = landmarks_within(n, memory, neighbours, met)
     near = math.ceil(BYTES_OF_LANDMARK * landmarks + bytes_of_row(neighbours))
     return n * max(near, BYTES_OF_PIVOT * pivots_within(n, memory))
+
+
+def _variances(source: BoundKernel | ShardedKernel) -> Tensor:
+    """Of all rows (n,), whoever holds them."""
+    return (source.summand if isinstance(source, ShardedKernel) else source).variances()
 
 
 def excess(found: PartialCholesky) -> float:

@@ -18,7 +18,7 @@ NO_STRETCH = 1e-6  # of a coordinate's norm: what has changed otherwise, as by a
 HALVES = 4  # groups in the first part of the order; each further part has as many rows as all before it
 SPREAD = math.sqrt(2.0)  # groups have as many rows as is wanted within this factor
 OVERLAP = 2.0  # members of a group, at most, for each neighbour of a row, in roots of its rows
-CHUNK = 2**24  # numbers of neighbours of groups at a time
+CHUNK = 2**21  # numbers of neighbours of groups at a time
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,14 @@ class Pattern:
 
         Rows are drawn at random in parts, each as large as all before it, so that those of a part have rows
         before them on every side; within a part they are halved into groups of near rows. A group is given
-        what any of its rows has for one of so many neighbours among the rows before the group: that costs
-        little more than one row would, and gives each row several times its own.
+        what any of its rows has for one of so many neighbours among the rows before it: that costs little
+        more than one row would, and gives each row several times its own.
 
         The order is of all rows, whatever the part; groups are those of the part.
         """
         x = operator.x1.double()
         coordinates = metric(operator.kernel, x)
+        group, neighbours = (min(count, max(len(x), 1)) for count in (group, neighbours))
         others, starts = _in_order(coordinates, landmarks, group, seed)
         own = part.of(len(starts) - 1)
         starts = starts[own.start : own.stop + 1]

@@ -122,7 +122,7 @@ def shared_neighbours(
 
     The factor is held in a format.
 
-    While it is built, what landmarks explain of all rows, 8 n r bytes, is on every rank: members are.
+    While it is built, what landmarks explain of all rows, 8 n r bytes, is on every rank, for a moment twice.
 
     Raises:
         InputError: A is not positive definite in double; on all ranks alike.

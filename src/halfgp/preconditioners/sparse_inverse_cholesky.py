@@ -29,18 +29,19 @@ class SparseInverseCholesky:
 
     Rows are put into an order: first landmarks, which pivoted Cholesky picks, then the others, in groups of
     near ones. Landmarks are conditioned on exactly. Every other row is conditioned on all landmarks, on the
-    rows before it in its group, and on the nearest neighbours that any row of the group has among the rows
-    before the group. Of all factors with that pattern this one has the least Kullback-Leibler divergence from
-    A. Landmarks see what is smooth and far, neighbours what is rough and near: where low rank alone takes
-    hundreds of passes, the two together take ten or twenty.
+    rows before it in its group, and on what any row of the group has for one of the nearest neighbours among
+    the rows before it; where these are too many in all, on those that most rows have. Of all factors with
+    that pattern this one has the least Kullback-Leibler divergence from A. Landmarks see what is smooth and
+    far, neighbours what is rough and near: where low rank alone takes hundreds of passes, the two together
+    take ten or twenty.
 
     Attributes:
         neighbours: of every row that is no landmark; 0 for none.
         landmarks: how many; 0 for none.
-        group: about how many rows share their neighbours; 1 for rows that have none but their own.
         seed: of the order.
+        group: about how many rows share their neighbours; 1 for rows that have none but their own.
 
-    A group of s rows has some 2 √s times as many members as a row has neighbours, p, and to build takes
+    A group of s rows has at most 2 √s times as many members as a row has neighbours, p, and to build takes
     O(n (p + s)² (p + s + landmarks) / s) time in double and the search for neighbours, memory
     8 n (p + s + landmarks) bytes. It needs a `KernelOperator`, whose covariances between any two rows it can
     ask for.
@@ -48,8 +49,8 @@ class SparseInverseCholesky:
 
     neighbours: int = 30
     landmarks: int = 0
-    group: int = 32
     seed: int = 0
+    group: int = 32
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "landmarks", "seed"):

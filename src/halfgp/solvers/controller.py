@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from halfgp.precision import Precision
-from halfgp.preconditioners import Preconditioner
+from halfgp.preconditioners import Preconditioner, has_root, is_below
 from halfgp.solvers.base import Status
 from halfgp.solvers.gap import GapMonitor
 from halfgp.solvers.iteration import Iteration, Options
@@ -43,7 +43,17 @@ class Controller(Iteration):
             self._energy.allow(self._monitor.perturbation(self._ladder.given))
         if anew:
             self._judged = self._best.relative.clone()
-            self._ladder.start(self._monitor, self._least_residual())
+            self._ladder.start(self._monitor, self._least_residual(), self._gain())
+
+    def _gain(self) -> float:
+        """|A^-1 v| / |v| of a random v, as a preconditioner has it that may be above A, and so is near it."""
+        system, preconditioner = self._ladder.wide, self._preconditioner
+        if not has_root(preconditioner) or is_below(preconditioner) or self._ladder.fixed:
+            return 0.0
+        v = torch.randn(system.size, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        v = v.to(self._best.b.device)[system.held]
+        solved = preconditioner.solve(v)
+        return float((system.dot(solved, solved) / system.dot(v, v)).sqrt())
 
     def _least_residual(self) -> float:
         """The smallest relative residual that may be needed: |r|² / noise is at least the error's square."""

@@ -22,6 +22,10 @@ LARGEST_RHO = 0.25  # of 16 bits: above it, refinement by rho / (1 - rho) gains 
 # 1.3 it contracted by 4, and at three times that 312 iterations needed no climb (both on kin40k); a climb
 # costs a third of what double would have from the start.
 LARGEST_RHO_OF_SINGLE = 8.0
+# Of single beside a preconditioner that is near A, which tells what A^-1 makes of a random residual: the part
+# of it that an error of A brings back. At 0.01 and 0.12 single took as many iterations as double (kin40k, and
+# 60,000 rows of houseelectric); at 1.7 and some 0.5 it climbed after ten (bike, and 500,000 of them).
+LARGEST_RETURN = 0.3
 LEFT_BY_SINGLE = 1 / 1000  # of rho: the residual at which single stagnates; 1/1300 where it was measured
 
 
@@ -62,14 +66,19 @@ class Ladder:
         """Of the current rung."""
         return rung_name(self.system.precision)
 
-    def start(self, monitor: GapMonitor | None, tol: float) -> None:
+    def start(self, monitor: GapMonitor | None, tol: float, gain: float = 0.0) -> None:
         """Go to the lowest rung that pays.
 
         A check that replaces the residual contracts by about rho = |E| / noise, E being the error of A on
         the rung. A 16-bit rung pays if two checks reach the tolerance, rho² <= tol, for it is not much
         faster than single; single pays as long as it contracts at all, or if it gets there without, for
         double is much slower. Without noise nothing is known of rho, and 16-bit rungs are left
-        out.
+        out. Where it is known, |A^-1 v| / |v| of random v tells more of single than the noise does.
+
+        Args:
+            monitor: of the matrix; None where it has no rows.
+            tol: the residual that is wanted.
+            gain: |A^-1 v| / |v|, about; 0 where it is not known.
         """
         if self.fixed or monitor is None:
             return
@@ -85,7 +94,10 @@ class Ladder:
             if candidate is None:
                 continue
             self.system, self._position = candidate, position
-            if noise <= 0.0 or monitor.perturbation(candidate) <= limit * noise:
+            error = monitor.perturbation(candidate)
+            gets_there = rung.is_sixteen_bit or error * LEFT_BY_SINGLE <= tol * noise
+            returned = 0.0 if gets_there else error * gain
+            if noise <= 0.0 or (error <= limit * noise and returned <= LARGEST_RETURN):
                 return
 
     def start_at(self, name: str) -> None:

@@ -12,7 +12,7 @@ from halfgp.preconditioners import (
     SparseInverseCholesky,
     conditioned_on,
 )
-from halfgp.preconditioners.automatic import group_of
+from halfgp.preconditioners.automatic import entries_in, group_of
 
 FEW = SparseInverseCholesky(
     neighbours=16, landmarks=64, group=16
@@ -41,14 +41,14 @@ class Kept:
 
     def preconditioner(self, operator: BoundKernel) -> LandmarksAndNeighbours:
         """Of K + noise, with the pattern that is kept where that serves, and with a new one where not."""
-        recipe = _recipe(operator)
+        recipe, held_in = _recipe(operator), entries_in(operator, operator.variances())
         if self._last is not None:
             kept, pattern = self._last
             if kept.landmarks >= recipe.landmarks and pattern.serves(operator):
-                return conditioned_on(operator, pattern)
+                return conditioned_on(operator, pattern, held_in)
         pattern = recipe.pattern(operator)
         self._last = recipe, pattern
-        return conditioned_on(operator, pattern)
+        return conditioned_on(operator, pattern, held_in)
 
 
 def _recipe(operator: BoundKernel) -> SparseInverseCholesky:
@@ -57,4 +57,4 @@ def _recipe(operator: BoundKernel) -> SparseInverseCholesky:
     if float((operator.diagonal().double() / noise).mean()) - 1.0 <= QUIET:
         return FEW
     landmarks, neighbours = AutomaticPreconditioner().counts(operator)
-    return SparseInverseCholesky(neighbours, max(landmarks, 2 * FEW.landmarks), group_of(neighbours))
+    return SparseInverseCholesky(neighbours, max(landmarks, 2 * FEW.landmarks), group=group_of(neighbours))
