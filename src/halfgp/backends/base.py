@@ -141,7 +141,7 @@ class Backend(Protocol):
         """Neighbours (m, k) of the queries, exactly, nearest first; -1 where there are fewer."""
 
     def sparse_factor(self, columns: Tensor, entries: Tensor, *, threads: int | None) -> SparseFactor:
-        """The lower triangular matrix of entries (n, k + 1), float64, their last on the diagonal, in columns."""
+        """The lower triangular matrix of entries (n, k + 1), float64, in columns and on the diagonal."""
 
     def grouped_factor(
         self, kernel: Kernel, of: GroupedRows, *, entries_in: Format, threads: int | None
