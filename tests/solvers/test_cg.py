@@ -10,7 +10,7 @@ import scipy.sparse.linalg
 import torch
 from solvers.systems import columns, kernel_operator, smooth_operator, true_relative, with_spectrum
 
-from halfgp import RBF, KernelOperator
+from halfgp import RBF, KernelOperator, Matern, SparseInverseCholesky
 from halfgp.errors import ConvergenceWarning, InputError
 from halfgp.preconditioners import PivotedCholesky
 from halfgp.solvers import Status, cg
@@ -234,6 +234,17 @@ def test_the_start_rung_follows_rho_and_tolerance_together():
     assert "half inputs" in cg(noisy, b, tol=0.1).passes_by_precision
     assert "half inputs" not in cg(quiet, b, tol=0.1).passes_by_precision
     assert "half inputs" not in cg(noisy, b, tol=1e-9).passes_by_precision
+
+
+@pytest.mark.parametrize(("lengthscale", "rung"), [(1.0, "double"), (0.01, "single")])
+def test_a_preconditioner_near_the_matrix_tells_whether_single_holds_it(lengthscale, rung):
+    """The noise, and so rho, is the same: what A^-1 makes of a residual is not."""
+    x = torch.rand(600, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    op = KernelOperator(Matern(1.5, lengthscale), x, noise=1e-6, precision="single")
+    result = cg(op, columns(600, 1), preconditioner=SparseInverseCholesky(20), tol=1e-6)
+    assert result.converged
+    assert not result.climbs
+    assert result.passes_by_precision[rung] >= result.iterations
 
 
 def test_a_start_that_is_too_low_climbs_and_keeps_the_best_iterate():
