@@ -27,6 +27,7 @@ from halfgp.preconditioners.sparse_inverse_cholesky import LandmarksAndNeighbour
 # Neighbours of a row, and rows of a group: as many as are usual, up to so many rows; a power of these beyond;
 # at most; and at least, where memory is short.
 NEIGHBOURS, USUAL_ROWS, GROWTH, MOST, FEWEST = 30, 40_000, 0.45, 128, 6
+TELLING = 32  # pivots: from fewer nobody can tell what more of them would leave
 ENOUGH = 0.1  # of the noise: what low rank leaves of rows' variances, and more of it would not repay
 ROUNDED = 0.01  # of a row's variance, which is 1 where it is whitened
 MEMORY = 2**30  # bytes, of what landmarks explain and of what is kept of neighbours
@@ -147,7 +148,9 @@ def neighbours_within(n: int, memory: int, wanted: int, itemsize: int = BYTES_OF
 def landmarks_within(n: int, memory: int, neighbours: int, met: int, itemsize: int = BYTES_OF_ENTRY) -> int:
     """How many landmarks pay, and fit into so many bytes beside neighbours; whole vectors of the engine."""
     left = max(memory - round(bytes_of_row(neighbours, itemsize) * n), 0)
-    count = min(automatic_rank(met, memory) // 2, left // (BYTES_OF_LANDMARK * max(n, 1)))
+    paying = automatic_rank(met, memory)
+    paying = max(paying // 2, min(paying, TELLING))
+    count = min(paying, left // (BYTES_OF_LANDMARK * max(n, 1)))
     return max(count - count % 8, min(n, 8))
 
 
