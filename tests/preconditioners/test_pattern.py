@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from halfgp import RBF, KernelOperator, Linear, Matern, Periodic, SparseInverseCholesky
 from halfgp.backends.part import Part
 from halfgp.preconditioners import conditioned_on
-from halfgp.preconditioners.pattern import SPREAD, Pattern, members_within
+from halfgp.preconditioners.pattern import SPREAD, Pattern, joined, members_within
 
 RECIPE = SparseInverseCholesky(neighbours=8, landmarks=16)
 
@@ -97,6 +97,16 @@ def test_groups_are_of_near_rows_that_are_given_earlier_ones(n, group, neighbour
                 kth = before.sort().values[: min(neighbours, len(before))][-1]
                 sure = (before < kth * (1 - 1e-9)).nonzero()[:, 0]
                 assert set(sure[sure < starts[g]].tolist()) <= set(own_members.tolist())
+
+
+def test_of_too_many_the_nearest_to_a_row_goes_before_what_two_rows_have_further_off():
+    near = torch.tensor([[0, 4, 5], [1, 4, 5], [2, 6, 7], [3, 6, 7]])
+    near[:, 1:] = near[:, 1:].flip(1)
+    starts = torch.tensor([8, 12])
+    padded = torch.cat([near[:, :1], torch.full((4, 3), -1), near[:, 1:]], dim=1)  # worth 1, 1/5 and 1/6
+    assert joined(padded, starts, 4).members.tolist() == [0, 1, 2, 3]
+    assert joined(padded, starts, 6).members.tolist() == [0, 1, 2, 3, 5, 7]
+    assert joined(padded, starts, 99).members.tolist() == list(range(8))
 
 
 def test_parts_have_the_groups_of_the_whole():

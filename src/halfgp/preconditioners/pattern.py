@@ -135,10 +135,11 @@ def halved(z: Tensor, group: int) -> tuple[Tensor, Tensor]:
 def joined(near: Tensor, starts: Tensor, most: int) -> Groups:
     """Groups and what they are given: neighbours (m, k) of their rows that come before them, -1 for none.
 
-    At most so many of a group: those that are neighbours of most of its rows.
+    At most so many of a group: those that are nearest to its rows, and to many of them.
     """
     k, counts = near.shape[1], starts.diff()
     g, width = len(counts), int(counts.max()) if len(counts) else 0
+    worth = 1.0 / torch.arange(1, k + 1, dtype=torch.float64, device=near.device)
     members, sizes = [], []
     size = max(1, CHUNK // max(1, width * k))
     for some in (slice(first, min(first + size, g)) for first in range(0, g, size)):
@@ -146,8 +147,8 @@ def joined(near: Tensor, starts: Tensor, most: int) -> Groups:
         there = torch.arange(width, device=near.device) < counts[some, None]
         found[there] = near[starts[some.start] - starts[0] : starts[some.stop] - starts[0]]
         found = found.flatten(1)
-        found = torch.where(found < starts[some, None], found, -1).sort(dim=1).values
-        members_of, count = _most_frequent(found, most)
+        found = torch.where(found < starts[some, None], found, -1)
+        members_of, count = _worthiest(found, worth.repeat(width), most)
         members.append(members_of)
         sizes.append(count)
     zero = starts.new_zeros(1)
@@ -158,21 +159,27 @@ def joined(near: Tensor, starts: Tensor, most: int) -> Groups:
     )
 
 
-def _most_frequent(found: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Of numbers in sorted rows (g, w) those that are there most often, ascending; and how many."""
+def _worthiest(found: Tensor, worth: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Of numbers in rows (g, w), -1 for none, those worth most in all their places (w,), and how many.
+
+    In each row ascending, one after the other.
+    """
     g, w = found.shape
     if not w or not most:
         return found.new_empty(0), found.new_zeros(g)
-    place = torch.arange(w, device=found.device).expand(g, w)
+    found, order = found.sort(dim=1)
     begins = torch.ones_like(found, dtype=torch.bool)
     begins[:, 1:] = found[:, 1:] != found[:, :-1]
-    # How often: where the next number begins, less where this one does.
+    # What a number is worth: the sum before the next one begins, less that before this one does.
+    before = torch.nn.functional.pad(worth[order].cumsum(dim=1), (1, 0))
+    place = torch.arange(w, device=found.device).expand(g, w)
     following = torch.where(begins, place, w).roll(-1, dims=1)
     following[:, -1] = w
     following = following.flip(1).cummin(dim=1).values.flip(1)
-    often = torch.where(begins & (found >= 0), following - place, 0)
+    total = before.gather(1, following) - before[:, :-1]
+    total = torch.where(begins & (found >= 0), total, 0.0)
     if most < w:
-        rank = often.argsort(dim=1, descending=True, stable=True)[:, most:]
-        often = often.scatter(1, rank, 0)
-    kept = often > 0
+        rest = total.argsort(dim=1, descending=True, stable=True)[:, most:]
+        total = total.scatter(1, rest, 0.0)
+    kept = total > 0.0
     return found[kept], kept.sum(dim=1)

@@ -30,7 +30,7 @@ class SparseInverseCholesky:
     Rows are put into an order: first landmarks, which pivoted Cholesky picks, then the others, in groups of
     near ones. Landmarks are conditioned on exactly. Every other row is conditioned on all landmarks, on the
     rows before it in its group, and on what any row of the group has for one of the nearest neighbours among
-    the rows before it; where these are too many in all, on those that most rows have. Of all factors with
+    the rows before it; where these are too many in all, on those nearest to most rows. Of all factors with
     that pattern this one has the least Kullback-Leibler divergence from A. Landmarks see what is smooth and
     far, neighbours what is rough and near: where low rank alone takes hundreds of passes, the two together
     take ten or twenty.
