@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from halfgp import _cpu
 from halfgp.backends.cpu_conditionals import described_in
+from halfgp.backends.cpu_factor import CpuFactor
 from halfgp.backends.grouped_factor import GroupedRows
 from halfgp.kernels import Kernel
 
 
-class CpuGroupedFactor:
+class CpuGroupedFactor(CpuFactor):
     """A block for each group, so that either product goes by several threads, to the same bits."""
 
     def __init__(
@@ -20,7 +20,7 @@ class CpuGroupedFactor:
         program = kernel.detached().program()
         features = [leaf.scaled(of.x).detach().contiguous() for leaf in program.leaves]
         kind = _cpu.GroupedFactor32 if dtype == torch.float32 else _cpu.GroupedFactor64
-        self._factor = kind(
+        self._factor: _cpu.GroupedFactor64 = kind(
             instruction_set,
             described_in("double", program, features),
             features,
@@ -42,16 +42,3 @@ class CpuGroupedFactor:
     def indefinite(self) -> int:
         """Rows that landmarks explain to nothing."""
         return self._factor.indefinite
-
-    def multiply(self, v: Tensor, transposed: bool = False) -> Tensor:
-        """G v, or G' v."""
-        v = v.contiguous()
-        out = torch.empty_like(v)
-        self._factor.multiply(v, out, transposed, self._threads)
-        return out
-
-    def solve(self, v: Tensor, transposed: bool = False) -> Tensor:
-        """G^-1 v, or G'^-1 v, by one thread."""
-        solved = v.contiguous().clone()
-        self._factor.solve(solved, transposed)
-        return solved

@@ -51,7 +51,7 @@ class AutomaticPreconditioner:
 
     Every other row is given neighbours, and shares them with as many rows that are near. To build its part of
     the factor takes a little more than the square of their number, a pass the number of rows that are not too
-    far for it: so they grow with the 0.45th power of that, and building goes on to cost no more than ten
+    far for it: so they grow with the 0.45th power of that, and building goes on to cost some ten
     passes.
 
     Attributes:

@@ -24,7 +24,7 @@ LARGEST_RHO = 0.25  # of 16 bits: above it, refinement by rho / (1 - rho) gains 
 LARGEST_RHO_OF_SINGLE = 8.0
 # Of single beside a preconditioner that is near A, which tells what A^-1 makes of a random residual: the part
 # of it that an error of A brings back. At 0.01 and 0.12 single took as many iterations as double (kin40k, and
-# 60,000 rows of houseelectric); at 1.7 and some 0.5 it climbed after ten (bike, and 500,000 of them).
+# 60,000 rows of houseelectric); at 1.7 it climbed after eight (bike).
 LARGEST_RETURN = 0.3
 LEFT_BY_SINGLE = 1 / 1000  # of rho: the residual at which single stagnates; 1/1300 where it was measured
 
