@@ -44,10 +44,11 @@ def fit(rows: Path, kept: Path) -> None:
         print(json.dumps({**what, "memory": peak_memory()}), flush=True)
 
     began = time.perf_counter()
-    table, y = read_training(rows, "target", None, None, Dialect())
+    read = read_training(rows, "target", None, None, Dialect())
+    x, y = read.points(), read.y
     tell(read=time.perf_counter() - began, rows=len(y))
     gp = ExactGP(memory_limit=LIMIT, checkpoint=kept, solve__tol=0.1)
-    plan = gp.plan(table.X, y=y)
+    plan = gp.plan(x, y=y)
     tell(planned=plan.seconds, passes=plan.passes, planned_memory=plan.memory)
     began = time.perf_counter()
 
@@ -55,7 +56,7 @@ def fit(rows: Path, kept: Path) -> None:
         if isinstance(event, SolveIteration):
             tell(iteration=event.iteration, residual=event.residual, seconds=time.perf_counter() - began)
 
-    gp.fit(table.X, y, callbacks=[watch])
+    gp.fit(x, y, callbacks=[watch])
     tell(done=True)
 
 

@@ -483,7 +483,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "infinity in weights": (tensor("weights", spoil(float("inf"))), "`weights`"),
     "fewer weights": (tensor("weights", lambda t: t[1:].clone()), "`weights`"),
     "flat correction": (tensor("correction", lambda t: t[:, 0].clone()), "`correction`"),
-    "single x": (tensor("x", lambda t: t.float()), "`x`"),
+    "half x": (tensor("x", lambda t: t.half()), "`x`"),
     "other columns": (tensor("x", lambda t: t[:, :1].clone()), "active|column"),
     "other rows": (tensor("y", lambda t: t[1:].clone()), "`y`"),
     "no rows": (

@@ -50,6 +50,25 @@ def test_one_row_is_a_constant():
     assert scale.scale.tolist() == [1.0, 1.0]
 
 
+def test_a_column_is_what_it_is_beside_others_or_alone():
+    """To the bit: ranks that read a table a column at a time come to what one process does."""
+    x = columns(70_001)
+    scale, alone = Standardisation.of(x), [Standardisation.of(x[:, [k]]) for k in range(4)]
+    for whole, parts in ((scale, Standardisation.beside(alone)), (scale.of_columns([2]), alone[2])):
+        assert torch.equal(whole.mean, parts.mean)
+        assert torch.equal(whole.scale, parts.scale)
+
+
+def test_what_is_wanted_in_single_is_rounded_once():
+    x = columns(70_001)  # more than are in double at a time
+    scale = Standardisation.of(x)
+    assert torch.equal(scale.apply(x, torch.float32), scale.apply(x).float())
+    assert torch.equal(scale.apply(x), (x - scale.mean) / scale.scale)
+    x32 = x.float()
+    assert torch.equal(Standardisation.of(x32).mean, Standardisation.of(x32.double()).mean)
+    assert torch.equal(scale.apply(x32), scale.apply(x32.double()))
+
+
 def test_float32_is_standardised_in_double():
     x = (columns()[:, 2:3]).float()
     assert Standardisation.of(x).apply(x).dtype == torch.float64

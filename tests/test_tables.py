@@ -488,9 +488,16 @@ def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
 
 
 @needs_pyarrow
+@pytest.mark.parametrize("group", [3, 100])
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
-def test_a_folder_of_parquet_is_read_in_parts(tmp_path: Path, count: int) -> None:
-    """Groups and files are cut wherever a part ends, and there may be more parts than rows."""
+def test_a_folder_of_parquet_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, group: int
+) -> None:
+    """Groups and files are cut wherever a part ends, and there may be more parts than rows.
+
+    A group is decoded some rows at a time, of which a part may have the last ones only.
+    """
+    monkeypatch.setattr(parquet, "CHUNK", 2)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -499,7 +506,7 @@ def test_a_folder_of_parquet_is_read_in_parts(tmp_path: Path, count: int) -> Non
     values, begins = np.arange(41.0), 0
     for name, rows in (("b", 7), ("a", 20), ("c", 14)):
         some = values[begins : begins + rows]
-        pq.write_table(pa.table({"x": some, "y": -some}), folder / f"{name}.parquet", row_group_size=3)
+        pq.write_table(pa.table({"x": some, "y": -some}), folder / f"{name}.parquet", row_group_size=group)
         begins += rows
     whole = read_table(folder, target="y")
     assert whole.X[:, 0].tolist() == [*values[7:27], *values[:7], *values[27:]]

@@ -6,7 +6,9 @@ import math
 import sys
 
 from halfgp.memory import physical_memory
+from halfgp.precision import DOUBLE, Precision
 from halfgp.preconditioners.base import rank_within
+from halfgp.settings import Settings
 
 ROUTES = ("double factor", "single factor", "products")  # to the weights; see `routes`
 CHOLESKY_ROWS = 3000  # up to so many rows "auto" trains exactly: a step takes half a second there
@@ -32,6 +34,17 @@ def choose_method(method: str, rows: int) -> str:
     if method != "auto":
         return method
     return "cholesky" if rows <= CHOLESKY_ROWS else "cg"
+
+
+def are_compact(settings: Settings, rows: int, ranks: int) -> bool:
+    """Whether points are held in single once they are standardised: where each of several ranks has them all.
+
+    Not where everything is to be in double, nor where they stay as they come, for then they may be of any
+    size; and where nothing is shared out every rank does as one process would.
+    """
+    double = Precision.resolve(settings.precision).vectors is DOUBLE
+    shared = ranks > 1 and choose_method(settings.method, rows) != "cholesky"
+    return shared and settings.standardise_X and not double
 
 
 def choose_variance(variance: str, rows: int, memory_limit: int | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from halfgp.choices import RESIDENT, usable_memory
+from halfgp.choices import RESIDENT, are_compact, usable_memory
 from halfgp.errors import InputError, MemoryLimitError
 from halfgp.planner import Plan, dense_bytes, subset_seconds
 from halfgp.settings import as_bytes
@@ -22,7 +22,9 @@ MEETINGS = 12  # of a pass, for sums, beside the two of its vectors: an iteratio
 TILE = 256  # rows and columns of a tile, of which a bit is kept, twice
 GATHERED = 8 + 8 + 4 + 8  # bytes of a number of a gathered vector: itself, its sums, as packed, and as sent
 HOLDER = 8  # bytes of a row: who holds it
-POINTS = 3 * 8  # bytes of a number of a point: as given, standardised, and packed
+# Bytes of a number of a point: as given, standardised, and packed; compact ones as read and held, packed, and
+# in double while they are.
+POINTS, COMPACT_POINTS = 3 * 8, 4 + 8 + 8
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,10 @@ def _memory(whole: Plan, targets: int, columns: int, ranks: int) -> int:
     Points are on every rank, and one gathered block beside them.
     """
     n = whole.rows
-    points = n * (whole.features + targets) * POINTS
-    work = max(whole.memory - points - RESIDENT, 0)
+    alone = n * (whole.features + targets) * POINTS
+    compact = are_compact(whole.settings, n, ranks)
+    points = n * (whole.features * (COMPACT_POINTS if compact else POINTS) + targets * POINTS)
+    work = max(whole.memory - alone - RESIDENT, 0)
     tiles = 2 * (n / TILE) ** 2 / 2 / 8 / ranks  # two bits for a pair
     gathered = (GATHERED * columns + HOLDER) * n if ranks > 1 else 0
     return round(RESIDENT + points + max(work / ranks, min(work, dense_bytes(whole))) + tiles + gathered)

@@ -36,7 +36,7 @@ from halfgp.sklearn_kernels import from_sklearn_kernel
 from halfgp.training import Step
 
 NOTED = ("n_features_in_", "feature_names_in_")  # by scikit-learn, when it looks at points
-POINTS = {"dtype": np.float64, "order": "C"}
+POINTS = {"dtype": [np.float64, np.float32], "order": "C"}  # no wider than they came
 # `ExactGP` leaves out rows without any target, with a warning. Infinity is refused.
 TARGETS = {"dtype": np.float64, "ensure_2d": False, "ensure_all_finite": "allow-nan"}
 

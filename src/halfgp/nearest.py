@@ -45,12 +45,15 @@ class NearestSearch:
 def metric(kernel: Kernel, x: Tensor) -> Tensor:
     """Coordinates (n, f) of points (n, d) in which rows that are close have much to say about each other.
 
-    Those of all stationary leaves, in their lengthscales; of linear ones where there are no others.
+    Those of all stationary leaves, in their lengthscales; of linear ones where there are no others. They are
+    float64, whatever points are held in.
     """
     leaves = kernel.program().leaves
     stationary = [leaf for leaf in leaves if leaf.is_stationary]
-    features = [leaf.scaled(x) for leaf in stationary or leaves]
-    return torch.cat(features, dim=1) if features else x.new_zeros(len(x), 1)
+    features = [leaf.coordinates(x) for leaf in stationary or leaves]
+    if len(features) == 1:
+        return features[0]
+    return torch.cat(features, dim=1) if features else x.new_zeros(len(x), 1, dtype=torch.float64)
 
 
 def nearest_by_looking(search: NearestSearch, k: int) -> Tensor:

@@ -78,7 +78,7 @@ class LocalPosterior:
         neighbours: k.
         sites: of the rows.
         landmarks: (r,) sites.
-        coordinates: (s, f) of the sites, in which those with much to say are near.
+        coordinates: (s, f) of the sites, in which those with much to say are near; as compact as the points.
         lower: (r, r) Cholesky factor of K + noise on the landmarks.
         shrinkage: what the other rows take away, in models of before.
 
@@ -108,14 +108,15 @@ class LocalPosterior:
         Raises:
             InputError: K + noise is not positive definite on them in double.
         """
-        automatic = min(MOST, max(FEWEST, PER_FEATURE * problem.x.shape[1]))
+        automatic = min(MOST, max(FEWEST, PER_FEATURE * problem.features))
         rank = min(LOCAL_LANDMARKS, automatic_rank(problem.rows, LANDMARK_BYTES))
         operator: Any = problem.operator(hyperparameters, "auto")
-        sites = Sites.of(problem.x, operator.nugget.expand(problem.rows), hyperparameters.centred(problem.y))
+        noise, targets = operator.nugget.expand(problem.rows), hyperparameters.centred(problem.y)
+        sites = Sites.of(problem.points, noise, targets)
         pivots = partial_cholesky(operator, rank, None, Greedy(LARGEST_BLOCK)).pivots
         landmarks = torch.unique(sites.of_row[pivots])
         rows = sites.first[landmarks]
-        inner = problem.cross(hyperparameters, problem.x[rows], "double", rows=rows).to_dense()
+        inner = problem.cross(hyperparameters, problem.at(rows), "double", rows=rows).to_dense()
         lower, failed = torch.linalg.cholesky_ex(torch.as_tensor(inner) + sites.noise[landmarks].diag())
         if int(failed):
             raise InputError("K + noise is not positive definite in double. Raise `noise_floor`.")
@@ -125,7 +126,7 @@ class LocalPosterior:
             min(automatic if neighbours is None else neighbours, len(sites.first)),
             sites,
             landmarks,
-            _coordinates(hyperparameters, problem.x[sites.first], sites.noise),
+            _coordinates(hyperparameters, problem.at(sites.first), sites.noise).to(problem.points.dtype),
             lower,
             shrinkage,
         )
@@ -162,7 +163,7 @@ class LocalPosterior:
 
     def leave_one_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Residuals (m, q) of the targets of rows (m,), each given the others, and variances (m,)."""
-        x = self.problem.x[rows]
+        x = self.problem.at(rows)
         residuals = x.new_empty(len(rows), self.problem.y.shape[1])
         deviations = x.new_empty(len(rows))
         for some, members in self._neighbourhoods(x, rows):
@@ -182,21 +183,21 @@ class LocalPosterior:
         20 %. By dense factors in double; a row whose factor cannot be had has an infinite variance.
         """
         problem, hyperparameters = self.problem, self.hyperparameters
-        search = NearestSearch.among_others(metric(hyperparameters.kernel, problem.x), rows)
-        backend = get_backend(problem.backend, problem.x.device)
+        search = NearestSearch.among_others(metric(hyperparameters.kernel, problem.points), rows)
+        backend = get_backend(problem.backend, problem.device)
         near = backend.nearest(search, min(MANY, problem.rows - 1), threads=problem.threads)
         landmarks, explained = self.sites.first[self.landmarks], []
         for row, members in zip(rows, near, strict=True):
             given = torch.cat([members, landmarks]).unique()  # type: ignore[no-untyped-call]
             given = given[given != row]
             both = torch.cat([given, row[None]])
-            cross = problem.cross(hyperparameters, problem.x[given], "double", rows=both)
+            cross = problem.cross(hyperparameters, problem.at(given), "double", rows=both)
             inner, own = torch.split(torch.as_tensor(cross.to_dense()), [len(given), 1], dim=1)
             inner = inner + self.sites.of_rows[given].diag()
             lower, failed = torch.linalg.cholesky_ex(inner)
             white = torch.linalg.solve_triangular(lower, own, upper=False)
             explained.append(-torch.inf if int(failed) else float(white.square().sum()))
-        prior = self._prior(problem.x[rows]) + self.sites.of_rows[rows]
+        prior = self._prior(problem.at(rows)) + self.sites.of_rows[rows]
         return prior - prior.new_tensor(explained)
 
     @torch.no_grad()
@@ -215,7 +216,7 @@ class LocalPosterior:
             x: points.
             own: (m,) the row that each is, which it must not see; None for points that are no rows.
         """
-        columns = len(self.landmarks) + self.problem.x.shape[1]
+        columns = len(self.landmarks) + self.problem.features
         size = max(1, LOCAL_BYTES // (16 * (self.neighbours + 1) * columns))
         searched = max(size, LOCAL_BYTES // (8 * (self.neighbours + 1)))
         order = along_a_curve(metric(self.hyperparameters.kernel, x))
@@ -283,7 +284,7 @@ class LocalPosterior:
             [queries, queries.new_zeros(len(x), self.coordinates.shape[1] - queries.shape[1])], dim=1
         )
         backend = get_backend(self.problem.backend, x.device)
-        search = NearestSearch(self.coordinates[numbers], queries, at)
+        search = NearestSearch(self.coordinates[numbers].double(), queries, at)
         found = backend.nearest(search, min(k, len(numbers)), threads=self.problem.threads)
         return torch.where(found >= 0, numbers[found.clamp_min(0)] if len(numbers) else found, -1)
 
@@ -298,7 +299,7 @@ class LocalPosterior:
         absent = int((used < 0).sum())  # -1 comes first
         used, at = used[absent:], torch.where(members >= 0, at - absent, -1)
         points, noise, values = (
-            [self.problem.x[sites.first[used]]],
+            [self.problem.at(sites.first[used])],
             [sites.noise[used]],
             [sites.targets[used]],
         )

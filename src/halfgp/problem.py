@@ -33,7 +33,7 @@ class Problem:
     are `held`, for the matrix that `system` gives. All of them are, unless a class says otherwise.
 
     Attributes:
-        x: points (n, d), float64.
+        points: (n, d), as they are held: in float64, or in float32, of which every computation is then.
         y: targets (n, q), float64.
         fixed_noise: (n,) variances of the rows, or None where one is learned for all.
         precision: of training solves: "auto" for the ladder, or a rung.
@@ -43,7 +43,7 @@ class Problem:
         ranks: processes that rows are shared out to; None where they are all here.
     """
 
-    x: Tensor
+    points: Tensor
     y: Tensor
     fixed_noise: Tensor | None = None
     precision: str | Precision = "auto"
@@ -55,7 +55,26 @@ class Problem:
     @property
     def rows(self) -> int:
         """The number n of rows."""
-        return len(self.x)
+        return len(self.points)
+
+    @property
+    def features(self) -> int:
+        """The number d of features."""
+        return self.points.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are."""
+        return self.points.device
+
+    @property
+    def x(self) -> Tensor:
+        """All points (n, d) in float64: a copy where they are held in less, so ask for no more than `at`."""
+        return self.points.double()
+
+    def at(self, rows: Tensor | slice) -> Tensor:
+        """The points (m, d) of some rows in float64."""
+        return self.points[rows].double()
 
     @property
     def held(self) -> slice | Tensor:
@@ -93,7 +112,7 @@ class Problem:
     @cached_property
     def _curve(self) -> Tensor:
         """An order (n,) of the rows in which near ones are together."""
-        return along_a_curve(self.x)
+        return along_a_curve(self.points)
 
     def whole(self, v: Tensor) -> Tensor:
         """All rows (n, ...) of a vector of those held here, in their own order."""
@@ -146,7 +165,7 @@ class Problem:
         """K + noise on all rows, or one summand of it, its entries computed on the fly."""
         return KernelOperator(
             hyperparameters.kernel,
-            self.x,
+            self.points,
             noise=hyperparameters.diagonal_noise(self.fixed_noise),
             precision=self.precision if precision is None else precision,
             backend=self.backend,
@@ -167,7 +186,7 @@ class Problem:
         return KernelOperator(
             hyperparameters.kernel,
             x,
-            self.x if rows is None else self.x[rows],
+            self.points if rows is None else self.points[rows],
             precision=precision,
             backend=self.backend,
             threads=self.threads,
@@ -184,7 +203,10 @@ class Problem:
         if self.fixed_noise is not None and other.fixed_noise is not None:
             noise = torch.cat([self.fixed_noise, other.fixed_noise])
         return replace(
-            self, x=torch.cat([self.x, other.x]), y=torch.cat([self.y, other.y]), fixed_noise=noise
+            self,
+            points=torch.cat([self.points, other.points]),
+            y=torch.cat([self.y, other.y]),
+            fixed_noise=noise,
         )
 
     def some_rows(self, size: int, seed: int, after: int = 0) -> Tensor:
@@ -196,7 +218,7 @@ class Problem:
             after: the size of another with that seed, of which this one has no row.
         """
         order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
-        return order[after : after + size].sort().values.to(self.x.device)
+        return order[after : after + size].sort().values.to(self.device)
 
     def subset(self, size: int, seed: int) -> Problem:
         """A random sample of so many rows, without repetition."""
@@ -206,4 +228,4 @@ class Problem:
         """Some rows, all held here, in that order."""
         noise = None if self.fixed_noise is None else self.fixed_noise[rows]
         options = (self.precision, self.backend, self.threads, self.memory_limit)
-        return Problem(self.x[rows], self.y[rows], noise, *options)
+        return Problem(self.points[rows], self.y[rows], noise, *options)

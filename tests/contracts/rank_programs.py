@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -258,10 +259,23 @@ def refused(n: int, options: dict[str, Any], seed: int, hole: str = "", version:
 def read(path: str) -> Any:
     """A table as the command reads it, or what is wrong with it."""
     try:
-        table, y = read_training(Path(path), "y", None, None, Dialect(), ranks_here())
+        read = read_training(Path(path), "y", None, None, Dialect(), ranks_here())
     except HalfGPError as error:
         return f"{type(error).__name__}: {error}"
-    return table.feature_names, table.X, y
+    return read.table.feature_names, read.points(), read.y
+
+
+def held_in(n: int, options: dict[str, Any]) -> torch.dtype:
+    """The format of the points of a fitted model."""
+    model = ExactGP(**{**FIT, "training__steps": 0, **options}).fit(*data(n))
+    return model.posterior.problem.points.dtype
+
+
+def compact(path: str, rows: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Some rows of a table as a fit of several ranks is given them, and what standardised them."""
+    read = read_training(Path(path), "y", None, None, Dialect(), ranks_here())
+    points = read.compact_points(np.array(rows))
+    return points.values, points.scale.mean, points.scale.scale
 
 
 def used_between(n: int) -> list[Tensor]:
@@ -285,7 +299,7 @@ def held_once(n: int) -> bool:
     first = found.system(Hyperparameters(KERNEL, None, None), "single")
     rungs = [first.with_precision(precision) for precision in first.rungs()]
     assert all(isinstance(rung, ShardedKernel) for rung in rungs)
-    return all(rung.summand.x1.data_ptr() == found.x.data_ptr() for rung in (first, *rungs))
+    return all(rung.summand.x1.data_ptr() == found.points.data_ptr() for rung in (first, *rungs))
 
 
 def by_itself(n: int, seed: int) -> Tensor:

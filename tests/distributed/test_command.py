@@ -9,14 +9,19 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from contracts import rank_programs as programs
 from contracts.job import job
 from torch.distributed import HashStore
 
+from halfgp import ExactGP
 from halfgp.archive import load_model
+from halfgp.cli.fit import _split
 from halfgp.distributed import membership
 from halfgp.errors import RankError
+from halfgp.report.summary import training_rows
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -43,6 +48,25 @@ def test_the_first_rank_prints_and_writes(tmp_path: Path, n: int) -> None:
     assert printed[1:] == ["", ""]
     assert load_model(output)[0].report.rows == n
     assert {path.name for path in tmp_path.glob("model*")} == {output.name}
+
+
+def test_a_rank_holds_points_in_single_and_the_model_knows_its_rows(tmp_path: Path) -> None:
+    """Those of the file are its rows to the last bit, also once it was read again."""
+    data, output = table(tmp_path / "data.parquet", 61), tmp_path / "model.safetensors"
+    arguments = [*fit_of(data, "y", output), "--method", "cg", "--steps", "2", "--test-fraction", "0.2"]
+    with job(2, joined=False) as ranks:
+        assert ranks.run(programs.commanded, arguments, str(tmp_path)) == [0, 0]
+    model, _ = load_model(output)
+    assert model.posterior.problem.points.dtype == torch.float32
+    x, y = programs.data(61)
+    assert training_rows(model, x.numpy()) == model.report.rows == 49
+    told = json.loads((tmp_path / "printed by 0").read_text())
+    train, _ = _split(y.numpy(), 0.2, 0)
+    options = {"method": "cg", "training__steps": 2}
+    alone = ExactGP(**options).fit(x.numpy()[train], y.numpy()[train])
+    assert told["test"]["rmse"] > 0.0
+    found, wanted = (gp.predict(x.numpy()).mean for gp in (model, alone))
+    assert np.allclose(found, wanted, atol=1e-3)
 
 
 def test_other_arguments_on_a_rank_are_refused_by_all(tmp_path: Path) -> None:

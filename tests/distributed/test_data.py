@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from contracts import rank_programs as programs
 from contracts.job import Job, job
+
+from halfgp.standardise import Standardisation
 
 pyarrow = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -40,6 +43,33 @@ def test_a_folder_is_read_by_parts(ranks: Job, tmp_path: Path) -> None:
         assert found[0] == names
         assert np.array_equal(found[1], x)
         assert np.array_equal(found[2], y)
+
+
+def test_points_are_compact_as_those_of_one_process_would_be_rounded(ranks: Job, tmp_path: Path) -> None:
+    """To the bit, whoever read which rows; a column that says nothing is held, rows without a target too."""
+    some = [0, 2, 3, 5, 6]
+    columns = [{**rows(n), "b": [7.0] * n, "c": [1e9 + k * k for k in range(n)]} for n in (4, 3)]
+    columns[1]["y"][1] = float("nan")
+    path = folder(tmp_path / "rows", *columns)
+    _, x, y = programs.read(path)
+    wanted = Standardisation.of(torch.from_numpy(x[some][~np.isnan(y[some])]))
+    wanted = wanted.holding(torch.from_numpy(x[some]))
+    for values, mean, scale in ranks.run(programs.compact, path, some):
+        assert values.dtype == torch.float32
+        assert torch.equal(values, wanted.apply(torch.from_numpy(x[some]), torch.float32))
+        assert torch.equal(mean, wanted.mean)
+        assert torch.equal(scale, wanted.scale)
+
+
+@pytest.mark.parametrize("row", [1, 5])
+def test_a_hole_is_named_by_all_wherever_it_is(ranks: Job, tmp_path: Path, row: int) -> None:
+    columns = rows(7)
+    for hole in (row, 6):
+        columns["a"][hole] = float("nan")
+    path = folder(tmp_path / "rows", columns)
+    said = ranks.run(programs.read, path)
+    assert said == [programs.read(path)] * 2
+    assert f"'a' of {path} has 2 values that are missing or infinite, the first in row {row + 1}" in said[0]
 
 
 def test_other_columns_in_the_file_of_one_rank(ranks: Job, tmp_path: Path) -> None:

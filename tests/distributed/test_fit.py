@@ -76,6 +76,20 @@ def test_other_ways(ranks: Job, options: dict[str, Any]) -> None:
 
 
 @two_ranks
+def test_points_are_held_in_single_unless_double_is_wanted(ranks: Job) -> None:
+    """Or they are as they came, of whatever size; or every rank has the whole fit to itself."""
+    for options, wanted in (
+        ({}, torch.float32),
+        ({"precision": "half"}, torch.float32),
+        ({"precision": "double"}, torch.float64),
+        ({"standardise_X": False}, torch.float64),
+        ({"method": "cholesky"}, torch.float64),
+    ):
+        assert ranks.run(programs.held_in, FEW, options) == [wanted] * 2
+    assert programs.held_in(FEW, {}) == torch.float64
+
+
+@two_ranks
 def test_the_same_bits_again_in_a_group_that_stays_the_users(ranks: Job) -> None:
     for before, first, between, second, after, third in ranks.run(programs.used_between, FEW):
         assert float(before) == float(between) == float(after) == 1 + 2

@@ -17,6 +17,7 @@ from torch import Tensor
 from halfgp.archive.migration import migrated
 from halfgp.archive.posteriors import POSTERIORS, Known, PosteriorFormat, format_of
 from halfgp.archive.settings_json import settings_from_json, settings_to_json
+from halfgp.compact import COMPACT
 from halfgp.errors import FileError, InputError, NotFittedError
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.json_values import as_plain, dataclass_from, object_from, typed
@@ -168,7 +169,7 @@ def _fitted(stored: Stored, settings: Settings) -> Fitted:
         raise FileError(f"`report.rows` must be the number of rows, {problem.rows}; got {report.rows}.")
     hyperparameters = _hyperparameters(stored, header["kernel"], problem, settings)
     posterior = form.read(about, stored, Known(problem, hyperparameters, settings, report))
-    d, q = problem.x.shape[1], problem.y.shape[1]
+    d, q = problem.features, problem.y.shape[1]
     x_scale = replace(
         _standardisation(stored, "x", d),
         constant=require(stored, "x.constant", torch.bool, (d,)),
@@ -197,7 +198,7 @@ def _tensors(fitted: Fitted) -> dict[str, Tensor]:
     """Of whatever kind the posterior is."""
     problem, hyperparameters = fitted.posterior.problem, fitted.posterior.hyperparameters
     tensors = {
-        "x": problem.x,
+        "x": problem.points,
         "y": problem.y,
         "x.mean": fitted.x_scale.mean,
         "x.scale": fitted.x_scale.scale,
@@ -231,7 +232,8 @@ def _check_tensors(stored: Stored, form: PosteriorFormat) -> None:
 
 def _problem(stored: Stored, settings: Settings) -> Problem:
     """The rows, of shapes that fit."""
-    x = require(stored, "x", torch.float64, (None, None))
+    compact = "x" in stored.tensors and stored.tensors["x"].dtype == COMPACT  # as ranks hold points
+    x = require(stored, "x", COMPACT if compact else torch.float64, (None, None))
     n = len(x)
     y = require(stored, "y", torch.float64, (n, None))
     if 0 in (n, x.shape[1], y.shape[1]):
@@ -255,7 +257,7 @@ def _problem(stored: Stored, settings: Settings) -> Problem:
 def _hyperparameters(stored: Stored, spec: object, problem: Problem, settings: Settings) -> Hyperparameters:
     """The kernel, the noise that its rows do not bring along, and the mean that the settings ask for."""
     kernel = kernel_from_spec(spec)
-    kernel.check_columns(problem.x.shape[1])
+    kernel.check_columns(problem.features)
     if ("noise" in stored.tensors) == (problem.fixed_noise is not None):
         raise FileError("There must be one of the tensors `noise` and `fixed_noise`.")
     noise = None

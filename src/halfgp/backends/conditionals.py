@@ -20,7 +20,7 @@ class Neighbourhoods:
     """Rows and, for each, the points that it is conditioned on.
 
     Attributes:
-        x: points (n, D), float64.
+        x: points (n, D), in whatever format they are held.
         rows: (r,) of the points, int64.
         members: (r, k) of the points, int64; -1 where a row has fewer. A row is not among its own.
         diagonal: (n,) variances of the points, noise included, float64.
@@ -85,7 +85,7 @@ def reference_conditionals(kernel: Kernel, of: Neighbourhoods, gradient: bool) -
     if not gradient:
         return Conditionals(residuals, deviations, factor)
     # What of the diagonal is the kernel's.
-    of_variances, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, lambda *_: ([], []))
+    of_variances, _, _ = parameter_gradient(kernel, [of.x.double()], by_diagonal, False, lambda *_: ([], []))
     total = {name: total.get(name, torch.zeros_like(g)) + g for name, g in of_variances.items()}
     return Conditionals(residuals, deviations, factor, total, by_diagonal)
 
@@ -105,7 +105,7 @@ def _chunk(
     m, size = at.shape
     values = []
     for leaf in program.leaves:
-        z = leaf.scaled(of.x[at.reshape(-1)])
+        z = leaf.scaled(of.x[at.reshape(-1)].double())
         z = z.reshape(m, size, z.shape[1])
         values.append(leaf.between(z, z))
     matrix = program.evaluate(values, (m, size, size)) * (present[:, :, None] & present[:, None, :])

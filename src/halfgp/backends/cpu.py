@@ -375,7 +375,7 @@ class CpuMatrix:
     def _scaled(self, side: int, indices: Tensor | None) -> list[Tensor]:
         """Scaled features (n, f) of one side, or of some of its points, by leaf, float64 and contiguous."""
         points = self._points[side] if indices is None else self._points[side][indices]
-        scaled = [leaf.scaled(points.double()).contiguous() for leaf in self._program.leaves]
+        scaled = [leaf.coordinates(points) for leaf in self._program.leaves]
         if self._units is not None:
             units = self._units[side] if indices is None else self._units[side][indices]
             scaled.append((1.0 / units)[:, None])

@@ -28,7 +28,7 @@ def engine_conditionals(
     def run(
         program: Program, tables: list[Tensor | None]
     ) -> tuple[float, list[float], list[float], list[list[float]]]:
-        features = [leaf.scaled(of.x).detach().contiguous() for leaf in program.leaves]
+        features = [leaf.coordinates(of.x) for leaf in program.leaves]
         name = "single" if single else "double"
         return _cpu.conditionals(
             instruction_set, single, described_in(name, program, features), features,
@@ -65,7 +65,7 @@ def engine_conditionals(
         return outputs, gradients
 
     # The variances on the diagonal are the kernel's too.
-    in_kernel, _, _ = parameter_gradient(kernel, [of.x], by_diagonal, False, pass_over)
+    in_kernel, _, _ = parameter_gradient(kernel, [of.x.double()], by_diagonal, False, pass_over)
     return Conditionals(residuals, deviations, factor, in_kernel, by_diagonal)
 
 

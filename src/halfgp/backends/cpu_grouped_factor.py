@@ -18,7 +18,7 @@ class CpuGroupedFactor(CpuFactor):
         self, kernel: Kernel, of: GroupedRows, dtype: torch.dtype, instruction_set: str, threads: int
     ) -> None:
         program = kernel.detached().program()
-        features = [leaf.scaled(of.x).detach().contiguous() for leaf in program.leaves]
+        features = [leaf.coordinates(of.x) for leaf in program.leaves]
         kind = _cpu.GroupedFactor32 if dtype == torch.float32 else _cpu.GroupedFactor64
         self._factor: _cpu.GroupedFactor64 = kind(
             instruction_set,

@@ -42,7 +42,7 @@ class GroupedRows:
     """Points in the order of a factor, and the groups in which they are conditioned.
 
     Attributes:
-        x: points (n, D), float64.
+        x: points (n, D), in whatever format they are held.
         diagonal: (n,) their variances, noise included, float64.
         explained: (n, r), float64: the covariance of two points is less by the product of their rows.
         groups: of all of them, or some.
@@ -190,7 +190,7 @@ def _inverse_rows(kernel: Kernel, of: GroupedRows, given: Tensor, rows: Tensor) 
     b, size = at.shape
     program, values = kernel.detached().program(), []
     for leaf in program.leaves:
-        z = leaf.scaled(of.x[at.reshape(-1)])
+        z = leaf.scaled(of.x[at.reshape(-1)].double())
         z = z.reshape(b, size, z.shape[1])
         values.append(leaf.between(z, z))
     matrix = program.evaluate(values, (b, size, size)).detach()

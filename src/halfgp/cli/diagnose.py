@@ -94,8 +94,8 @@ def _read(
 ) -> tuple[Floats, Floats]:
     if target is None:
         raise InputError("`target` must name the column to learn, or `model` a model that knows it.")
-    table, y = read_training(data, target, features, drop, dialect)
-    return table.X, y
+    read = read_training(data, target, features, drop, dialect)
+    return read.points(), read.y
 
 
 def _check_picture(output: Path, inputs: list[Path]) -> None:

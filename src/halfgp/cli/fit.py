@@ -15,10 +15,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from halfgp.choices import are_compact
 from halfgp.cli import options
 from halfgp.cli.failures import INTERRUPTED, Interruption, naming
-from halfgp.cli.models import NamedModel, new_model, read_training
+from halfgp.cli.models import NamedModel, TrainingRows, new_model, read_training
 from halfgp.cli.output import check_output, facts, remark, show, show_json
+from halfgp.compact import CompactPoints
 from halfgp.distributed import Traffic
 from halfgp.distributed.agreement import require_agreement
 from halfgp.distributed.membership import joined
@@ -119,20 +121,21 @@ def run(
     )
     with joined() as ranks:
         require_agreement(ranks, {"command": " ".join(sys.argv[1:])})
-        table, y = read_training(data, target, features, drop, dialect, ranks)
+        read = read_training(data, target, features, drop, dialect, ranks)
+        y, model = read.y, NamedModel(gp, read.table.feature_names, read.table.target_name)
         train, test = _split(y, test_fraction, seed)
-        _check_targets(y[train], table.target_name or target)
-        model = NamedModel(gp, table.feature_names, table.target_name)
+        _check_targets(y[train], model.target_name or target)
+        X_test = read.points(test) if len(test) else None
+        X_train = _points(gp.settings, read, train)
+        del read  # and with it what points came from
         silent = quiet or not is_first()
         if kept is not None and kept.exists() and not silent:
             remark(f"Resuming: from the checkpoint {kept}", "bold")
-        # Indexing copies, which a table without a test has no need of.
-        X_train, y_train = (table.X[train], y[train]) if len(test) else (table.X, y)
-        _fit(model, X_train, y_train, output, kept, bar=not (silent or as_json))
+        _fit(model, X_train, y[train], output, kept, bar=not (silent or as_json))
     if not is_first():
         return
     try:
-        tested = _score(gp, table.X[test], y[test]) if len(test) else None
+        tested = None if X_test is None else _score(gp, X_test, y[test])
         if not quiet or as_json:
             _tell(model, output, tested, as_json)
     except KeyboardInterrupt:
@@ -142,7 +145,9 @@ def run(
         raise typer.Exit(INTERRUPTED)
 
 
-def _fit(model: NamedModel, X: Floats, y: Floats, output: Path, kept: Path | None, *, bar: bool) -> None:
+def _fit(
+    model: NamedModel, X: Floats | CompactPoints, y: Floats, output: Path, kept: Path | None, *, bar: bool
+) -> None:
     """Fit and save, with a word on what is left of the work where that fails."""
     gp = model.gp
     try:
@@ -199,6 +204,14 @@ def _check_targets(y: Floats, name: str) -> None:
             f"`target` must vary; {name!r} is {values[0]:g} in every row. There is nothing to learn: name"
             " another column."
         )
+
+
+def _points(settings: Settings, read: TrainingRows, rows: Any) -> Floats | CompactPoints:
+    """Those of some rows, as a fit would hold them, so that no rank has more at any time."""
+    known = int((~np.isnan(read.y[rows])).sum())
+    if read.ranks is not None and are_compact(settings, known, read.ranks.count):
+        return read.compact_points(rows)
+    return read.points(None if len(rows) == len(read.y) else rows)  # for indexing copies
 
 
 def _score(gp: ExactGP, X: Floats, y: Floats) -> Scores:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +11,14 @@ import torch
 
 from halfgp.archive import load_model, save_model
 from halfgp.cli import options
+from halfgp.compact import COMPACT, CompactPoints
 from halfgp.delimited import Dialect
 from halfgp.distributed import Ranks
 from halfgp.distributed.agreement import require_agreement, together
 from halfgp.errors import FileError, InputError
 from halfgp.model import ExactGP
 from halfgp.settings import Settings
+from halfgp.standardise import Standardisation
 from halfgp.tables import Floats, Table, count_rows, is_dataset, read_table
 
 
@@ -87,6 +89,44 @@ class KnownRows(NamedTuple):
     source: Path
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """A table to learn from, and the targets of all its rows; points may be shared out among ranks.
+
+    Attributes:
+        table: the rows that are here, all of them or one run.
+        y: (n,) of all.
+        ranks: who have the other runs; None where all rows are here.
+    """
+
+    table: Table
+    y: Floats
+    ranks: Ranks | None
+
+    def points(self, rows: Floats | None = None) -> Floats:
+        """Points (m, d) of all rows, or of some, in float64. All ranks meet for it."""
+        if self.ranks is None:
+            return self.table.X if rows is None else self.table.X[rows]
+        some = slice(None) if rows is None else rows
+        return np.stack([self._column(k)[some].numpy() for k in range(self.table.X.shape[1])], axis=1)
+
+    def compact_points(self, rows: Floats) -> CompactPoints:
+        """Those of some rows (m,), as `fit` would hold them: one column at a time is here in float64."""
+        known = ~np.isnan(self.y[rows])
+        values = torch.empty(len(rows), self.table.X.shape[1], dtype=COMPACT)
+        scales = []
+        for k in range(values.shape[1]):
+            column = self._column(k)[rows, None]
+            scales.append(Standardisation.of(column[known]).holding(column[known]))
+            values[:, k : k + 1] = scales[-1].apply(column, COMPACT)
+        return CompactPoints(values, Standardisation.beside(scales))
+
+    def _column(self, k: int) -> torch.Tensor:
+        """(n,) of all rows."""
+        mine = torch.from_numpy(self.table.X[:, k].copy())
+        return mine if self.ranks is None else self.ranks.gathered(mine, len(self.y))
+
+
 def new_model(kernel: str, noise: float | None, noise_floor: float | None, **settings: Any) -> ExactGP:
     """A model as options describe it, checked before anything is read."""
     if noise is None:  # training starts above its floor, wherever that is
@@ -126,54 +166,44 @@ def read_training(
     drop: str | None,
     dialect: Dialect,
     ranks: Ranks | None = None,
-) -> tuple[Table, Floats]:
-    """A table to learn from, without holes in its features, and its target (n,).
-
-    Of .parquet every rank reads its run of the rows, and gets those of others from them.
-    """
+) -> TrainingRows:
+    """A table to learn from, without holes in its features; of .parquet every rank reads its run of rows."""
     with together(ranks):  # each may have a disk of its own
-        parts = ranks is not None and is_dataset(data)
+        shared = ranks if is_dataset(data) else None
         table = read_table(
             data,
             target=target,
             features=options.columns(features, "--features"),
             drop=options.columns(drop, "--drop") or (),
             dialect=dialect,
-            part=(ranks.index, ranks.count) if ranks is not None and parts else (0, 1),
+            part=(0, 1) if shared is None else (shared.index, shared.count),
         )
-        rows = count_rows(data) if parts else len(table.X)
+        rows = len(table.X) if shared is None else count_rows(data)
     names = " ".join([*table.feature_names, str(table.target_name)])
     require_agreement(ranks, {"columns in the data": names, "number of rows in the data": f"{rows:,}"})
-    if ranks is not None and parts:
-        table = _gathered(table, ranks, rows)
-    _check_features(table)
+    _check_features(table, shared, rows)
     assert table.y is not None
-    return table, table.y
+    y = table.y if shared is None else shared.gathered(torch.from_numpy(table.y), rows).numpy()
+    return TrainingRows(table, y, shared)
 
 
-def _gathered(table: Table, ranks: Ranks, rows: int) -> Table:
-    """All rows of a table from the runs that ranks have, a column at a time: no table is here twice."""
-    assert table.y is not None
-
-    def whole(column: Floats) -> Floats:
-        return ranks.gathered(torch.tensor(column), rows).numpy()
-
-    X = np.empty((rows, table.X.shape[1]))
-    for k in range(X.shape[1]):
-        X[:, k] = whole(table.X[:, k])
-    return replace(table, X=X, y=whole(table.y))
-
-
-def _check_features(table: Table) -> None:
-    """Refuse a table with holes in its features, naming the first."""
-    bad = ~np.isfinite(table.X)
-    if not bad.any():
+def _check_features(table: Table, ranks: Ranks | None = None, rows: int = 0) -> None:
+    """Refuse a table with holes in its features, naming the first, whoever of several ranks has it."""
+    bad, d = ~np.isfinite(table.X), table.X.shape[1]
+    first = 0 if ranks is None else ranks.held(rows).start
+    nowhere = float(2**53)
+    place = torch.tensor(first * d + float(bad.argmax()) if bad.any() else nowhere, dtype=torch.float64)
+    holes = torch.from_numpy(bad.sum(axis=0))
+    if ranks is not None:
+        place, holes = -ranks.largest(-place), ranks.total(holes)
+    if float(place) == nowhere:
         return
-    row, column = (int(k) for k in np.argwhere(bad)[0])
-    name, holes = table.feature_names[column], int(bad[:, column].sum())
+    row, column = divmod(int(place), d)
+    name = table.feature_names[column]
     raise InputError(
-        f"Column {name!r} of {table.source} has {holes:,} values that are missing or infinite, the first in"
-        f" row {row + 1} of the data. Fill them in, remove the rows, or fit without it: --drop {name!r}."
+        f"Column {name!r} of {table.source} has {int(holes[column]):,} values that are missing or infinite,"
+        f" the first in row {row + 1} of the data. Fill them in, remove the rows, or fit without it:"
+        f" --drop {name!r}."
     )
 
 

@@ -65,8 +65,8 @@ def run(
         memory_limit=memory_limit,
     )
     if data is not None and target is not None and rows is None:
-        table, y = read_training(data, target, features, drop, options.dialect(header, delimiter, decimal))
-        whole = gp.plan(table.X, y=y)
+        read = read_training(data, target, features, drop, options.dialect(header, delimiter, decimal))
+        whole = gp.plan(read.points(), y=read.y)
     elif data is None and rows is not None:
         whole = make_plan(_count(rows), columns, 1, gp.settings)
     else:

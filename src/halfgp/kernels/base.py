@@ -109,8 +109,8 @@ class Kernel(ABC):
 
         |k(x, y)| never exceeds it among the points, since a kernel matrix is positive semi-definite.
         """
-        peaks = [self.diagonal(x.detach(), white=False).detach().max() for x in points if len(x)]
-        peak = torch.stack(peaks).max().to(torch.float64) if peaks else torch.zeros((), dtype=torch.float64)
+        peaks = [self.diagonal(x.detach().double(), white=False).max() for x in points if len(x)]
+        peak = torch.stack(peaks).max().detach() if peaks else torch.zeros((), dtype=torch.float64)
         return peak if peak > 0 else torch.ones_like(peak)
 
     def __call__(self, x1: Tensor, x2: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from torch import Tensor
 from halfgp.errors import InputError
 from halfgp.kernels.profiles import Profile, StationaryProfile
 
+BLOCK_ROWS = 2**16
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -62,6 +64,22 @@ class Leaf:
         """Scaled features (n, f) of points (n, d), differentiable, relative to a `centre` if there is one."""
         features = self.features(x)
         return (features if centre is None else features - centre) * self.scales.to(features)
+
+    @torch.no_grad()
+    def coordinates(self, x: Tensor) -> Tensor:
+        """Scaled features (n, f) of points in any format, float64 and contiguous.
+
+        Of narrower ones some are widened at a time: a wide copy of all is no more than what is asked for.
+        """
+        if x.dtype == torch.float64:
+            return self.scaled(x).contiguous()
+        found = torch.empty(0, dtype=torch.float64, device=x.device)
+        for start in range(0, max(len(x), 1), BLOCK_ROWS):
+            some = self.scaled(x[start : start + BLOCK_ROWS].double())
+            if start == 0:
+                found = some.new_empty(len(x), some.shape[1])
+            found[start : start + BLOCK_ROWS] = some
+        return found
 
     def centre(self, x: Tensor) -> Tensor | None:
         """The mean (f,) of the features, which distances may be relative to; None for an inner product."""

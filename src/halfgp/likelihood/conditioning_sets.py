@@ -39,11 +39,11 @@ class ConditioningSets:
         """Of so many random rows, with their neighbours among all in the metric of the hyperparameters."""
         n = problem.rows
         generator = torch.Generator().manual_seed(seed)
-        order = torch.randperm(n, generator=generator).to(problem.x.device)
+        order = torch.randperm(n, generator=generator).to(problem.device)
         positions = torch.randperm(n, generator=generator)[:rows].sort().values.to(order.device)
         chosen = order[positions][problem.part.of(len(positions))]
-        search = NearestSearch.among_earlier(metric(hyperparameters.kernel, problem.x), order, chosen)
-        backend = get_backend(problem.backend, problem.x.device)
+        search = NearestSearch.among_earlier(metric(hyperparameters.kernel, problem.points), order, chosen)
+        backend = get_backend(problem.backend, problem.device)
         members = backend.nearest(search, min(neighbours, n - 1), threads=problem.threads)
         return cls(chosen, members, len(positions))
 
@@ -58,10 +58,10 @@ class ConditioningSets:
         noise = hyperparameters.diagonal_noise(problem.fixed_noise)
         with torch.no_grad():
             diagonal = hyperparameters.kernel.diagonal(problem.x) + noise
-        backend = get_backend(problem.backend, problem.x.device, hyperparameters.kernel)
+        backend = get_backend(problem.backend, problem.device, hyperparameters.kernel)
         found = backend.conditionals(
             hyperparameters.kernel,
-            Neighbourhoods(problem.x, self.rows, self.members, diagonal, targets),
+            Neighbourhoods(problem.points, self.rows, self.members, diagonal, targets),
             precision=Precision.resolve("double"),
             threads=problem.threads,
             gradient=True,

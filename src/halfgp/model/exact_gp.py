@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from halfgp.compact import CompactPoints
 from halfgp.data import ArrayLike, as_levels
 from halfgp.distributed.ranks import ranks_here
 from halfgp.distributed.traffic import Traffic
@@ -58,7 +59,7 @@ class ExactGP:
 
     def fit(
         self,
-        X: ArrayLike,
+        X: ArrayLike | CompactPoints,
         y: ArrayLike,
         noise: ArrayLike | None = None,
         *,

@@ -62,7 +62,7 @@ def _extended(
     problem = fitted.posterior.problem.of_targets(inner).extended(added)
     # What a fit takes without its training.
     solve = settings.with_params(method="cg", training__subset=0, training__steps=0)
-    make_plan(problem.rows, problem.x.shape[1], problem.y.shape[1], solve).require()
+    make_plan(problem.rows, problem.features, problem.y.shape[1], solve).require()
     method = choose_method(settings.method, problem.rows)
     start = fitted.posterior.start(problem.rows)
     if start is not None and len(inner) < fitted.targets:

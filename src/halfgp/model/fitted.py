@@ -186,7 +186,7 @@ class Fitted:
         mean, variance = self.posterior.leave_one_out()
         y, scale = self.posterior.problem.y, self.y_scale.scale
         density = -0.5 * ((y - mean).square() / variance[:, None] + (2 * math.pi * variance).log()[:, None])
-        rows = self.x_scale.undo(self.posterior.problem.x[self.posterior.problem.held])
+        rows = self.x_scale.undo(self.posterior.problem.at(self.posterior.problem.held))
         return LeaveOneOut(
             self._out(self.y_scale.undo(mean) + self._trend(rows)),
             self._out(variance.sqrt()[:, None] * scale),

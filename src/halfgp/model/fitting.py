@@ -8,8 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from halfgp.choices import choose_method, usable_memory
+import torch
+
+from halfgp.choices import are_compact, choose_method, usable_memory
 from halfgp.cluster import make_cluster_plan
+from halfgp.compact import COMPACT, CompactPoints
 from halfgp.data import ArrayLike
 from halfgp.distributed.agreement import environment, require_agreement, together
 from halfgp.distributed.heartbeat import Heartbeat
@@ -37,7 +40,7 @@ from halfgp.training import Checkpoint, Trained, train
 
 def fit_rows(
     settings: Settings,
-    X: ArrayLike,
+    X: ArrayLike | CompactPoints,
     y: ArrayLike,
     noise: ArrayLike | None,
     audience: Audience,
@@ -61,7 +64,8 @@ def fit_rows(
             _require_memory(settings, patterns, rows.points.shape[1], ranks)
         groups, checkpoints = [], []
         for index, pattern in enumerate(patterns):
-            prepared = _prepared(settings, rows, pattern)
+            compact = are_compact(settings, len(pattern.rows), 1 if ranks is None else ranks.count)
+            prepared = _prepared(settings, rows, pattern, COMPACT if compact else torch.float64)
             if pattern is patterns[-1]:  # from here on rows are here once, as standardised
                 rows = rows.forgotten()
             path = _checkpoint_path(settings, index)
@@ -103,13 +107,13 @@ class _Prepared(NamedTuple):
     began: float
 
 
-def _prepared(settings: Settings, rows: Observations, pattern: Pattern) -> _Prepared:
-    """The rows that have some targets."""
+def _prepared(settings: Settings, rows: Observations, pattern: Pattern, dtype: torch.dtype) -> _Prepared:
+    """The rows that have some targets, their points in that format."""
     began, some = time.perf_counter(), rows.taken(pattern)
     trend = trend_of(settings.mean, some.points, some.targets, pattern.targets, rows.targets.shape[1])
     some = some.without(trend)
     scales = some.scales(settings)
-    return _Prepared(some.problem(*scales, settings), some.forgotten(), trend, *scales, began)
+    return _Prepared(some.problem(*scales, settings, dtype), some.forgotten(), trend, *scales, began)
 
 
 def _fit_group(

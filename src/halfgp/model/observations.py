@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from halfgp.compact import CompactPoints
 from halfgp.data import ArrayLike, as_noise, as_points, as_targets, on_device
 from halfgp.errors import ConstantColumnsWarning, DataWarning, InputError
 from halfgp.model.trend import Trend
@@ -35,23 +37,29 @@ class Observations:
     """Rows in the user's units, as tensors.
 
     Attributes:
-        points: (n, d).
+        points: (n, d), as they came, or compact.
         targets: (n, q); NaN where a row has some of them and not that one.
         variances: (n,) known noise, or None.
         dropped: how many rows had no target.
         single: whether targets came as (n,).
     """
 
-    points: Tensor
+    points: Tensor | CompactPoints
     targets: Tensor
     variances: Tensor | None
     dropped: int
     single: bool
 
     @classmethod
-    def of(cls, X: ArrayLike, y: ArrayLike, noise: ArrayLike | None, device: str = "auto") -> Observations:
+    def of(
+        cls,
+        X: ArrayLike | CompactPoints,
+        y: ArrayLike,
+        noise: ArrayLike | None,
+        device: str = "auto",
+    ) -> Observations:
         """The rows that have any target, on a device; a warning for the others."""
-        points = on_device(as_points(X, "X"), device).double().contiguous()
+        points = X if isinstance(X, CompactPoints) else on_device(as_points(X, "X"), device).contiguous()
         n = len(points)
         targets, single = as_targets(y, "y", n)
         targets = targets.to(points.device)
@@ -109,7 +117,8 @@ class Observations:
 
     def fingerprints(self) -> dict[str, str]:
         """What tells the rows from others, by argument."""
-        given = {"X": self.points, "y": self.targets, "noise": self.variances}
+        points = self.points.values if isinstance(self.points, CompactPoints) else self.points
+        given = {"X": points, "y": self.targets, "noise": self.variances}
         told = {
             name: "none" if v is None else f"{tuple(v.shape)} {fingerprint(v)}" for name, v in given.items()
         }
@@ -118,19 +127,30 @@ class Observations:
 
     def without(self, trend: Trend | None) -> Observations:
         """With targets about a mean function."""
-        return self if trend is None else replace(self, targets=self.targets - trend(self.points))
+        return self if trend is None else replace(self, targets=self.targets - trend(self.points.double()))
 
     def scales(self, settings: Settings) -> tuple[Standardisation, Standardisation]:
         """What standardises points and targets; a word about columns of points that are held."""
-        x_scale = Standardisation.of(self.points, settings.standardise_X).holding(self.points)
+        points = self.points
+        if isinstance(points, CompactPoints):
+            x_scale = points.scale
+        else:
+            x_scale = Standardisation.of(points, settings.standardise_X).holding(points)
         constant = x_scale.constant.nonzero()[:, 0].tolist()
         if constant:
             warnings.warn(ConstantColumnsWarning(constant, len(x_scale.constant)), stacklevel=5)
         return x_scale, Standardisation.of(self.targets, settings.standardise_y)
 
-    def problem(self, x_scale: Standardisation, y_scale: Standardisation, settings: Settings) -> Problem:
-        """Standardised rows, with the options of the settings."""
-        x, y = x_scale.apply(self.points), y_scale.apply(self.targets)
+    def problem(
+        self,
+        x_scale: Standardisation,
+        y_scale: Standardisation,
+        settings: Settings,
+        dtype: torch.dtype = torch.float64,
+    ) -> Problem:
+        """Standardised rows, with the options of the settings; points in that format, or as compact ones."""
+        points, y = self.points, y_scale.apply(self.targets)
+        x = points.values if isinstance(points, CompactPoints) else x_scale.apply(points, dtype)
         for name, values in (("X", x), ("y", y)):
             if not bool(values.isfinite().all()):
                 raise InputError(f"`{name}` spans more than double precision can hold. Scale it down.")
@@ -146,7 +166,7 @@ class Observations:
 
     def forgotten(self) -> Observations:
         """The same without the rows: a problem has them, and no copy in the user's units is kept beside."""
-        points, targets = (v.new_empty(0, v.shape[1]) for v in (self.points, self.targets))
+        points, targets = (self.targets.new_empty(0, v.shape[1]) for v in (self.points, self.targets))
         variances = None if self.variances is None else self.variances.new_empty(0)
         return replace(self, points=points, targets=targets, variances=variances)
 

@@ -19,7 +19,7 @@ from halfgp.standardise import Standardisation
 def starting_point(settings: Settings, problem: Problem, x_scale: Standardisation) -> Hyperparameters:
     """Hyperparameters before any are learned, with a kernel of the columns that vary, where some do."""
     kernel = _kernel(settings, x_scale)
-    features = problem.x.shape[1]
+    features = problem.features
     kernel.check_columns(features)
     floor = choose_noise_floor(settings.noise_floor, settings.noise, features)
     noise = Parameter(torch.tensor(float(settings.noise), dtype=torch.float64), floor, name="noise")

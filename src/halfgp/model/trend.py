@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from halfgp.compact import CompactPoints
 from halfgp.data import as_real
 from halfgp.errors import InputError
 
@@ -90,18 +91,20 @@ class CallableTrend:
         return replace(self, taken=tuple(self.taken[target] for target in targets))
 
 
-def trend_of(mean: object, points: Tensor, targets: Tensor, taken: tuple[int, ...], of: int) -> Trend | None:
+def trend_of(
+    mean: object, points: Tensor | CompactPoints, targets: Tensor, taken: tuple[int, ...], of: int
+) -> Trend | None:
     """That of the setting "linear", of a number or of a function; None for what is learned, or zero.
 
     Args:
         mean: the setting.
-        points: (n, d).
+        points: (n, d), in whatever format.
         targets: (n, q) at them.
         taken: which these are.
         of: so many targets that a function is about.
     """
     if mean == "linear":
-        return LinearTrend.through(points, targets)
+        return LinearTrend.through(points.double(), targets)
     if isinstance(mean, Real):
         d, q = points.shape[1], targets.shape[1]
         return LinearTrend(targets.new_zeros(d, q), targets.new_full((q,), float(mean)))

@@ -58,7 +58,7 @@ class Pattern:
 
         The order is of all rows, whatever the part; groups are those of the part.
         """
-        x = operator.x1.double()
+        x = operator.x1
         coordinates = metric(operator.kernel, x)
         group, neighbours = (min(count, max(len(x), 1)) for count in (group, neighbours))
         others, starts = _in_order(coordinates, landmarks, group, seed)
@@ -72,8 +72,9 @@ class Pattern:
 
     def serves(self, operator: BoundKernel) -> bool:
         """Whether it was found for the same points, and no coordinate has been stretched by much since."""
-        x = operator.x1.double()
-        if x.shape != self.points.shape or not torch.equal(x, self.points):
+        x = operator.x1
+        alike = x.shape == self.points.shape and x.dtype == self.points.dtype
+        if not alike or not torch.equal(x, self.points):
             return False
         now = metric(operator.kernel, x)
         if now.shape != self.coordinates.shape:

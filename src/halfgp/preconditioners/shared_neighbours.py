@@ -132,7 +132,7 @@ def shared_neighbours(
     pattern = Pattern.around(summand, landmarks, neighbours, group, seed, operator.ranks.part)
     others = pattern.others
     of = GroupedRows(
-        summand.x1.double()[others],
+        summand.x1[others],
         summand.variances()[others],
         operator.gathered(explained)[others],
         pattern.groups,

@@ -176,7 +176,7 @@ def conditioned_on(
     Raises:
         InputError: A is not positive definite in double.
     """
-    x, engine, landmarks, others = operator.x1.double(), operator.backend, pattern.landmarks, pattern.others
+    x, engine, landmarks, others = operator.x1, operator.backend, pattern.landmarks, pattern.others
     lower, explained = _landmark_part(operator, landmarks, others)
     of = GroupedRows(x[others], operator.variances()[others], explained, pattern.groups)
     factor = engine.grouped_factor(operator.kernel, of, entries_in=entries_in, threads=operator.threads)

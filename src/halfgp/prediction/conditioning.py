@@ -314,7 +314,7 @@ class _Route:
 
     def _residual_of(self, lacking: Tensor) -> Tensor:
         """The root mean square (q,) of what weights that lack so much (m, q) leave of the sampled rows."""
-        product = self._equations.product(self._equations.problem.x[self._rows], lacking, "single")
+        product = self._equations.product(self._equations.problem.at(self._rows), lacking, "single")
         nugget = self._variances.noise(self._rows)[:, None]
         return (product + nugget * self._at_rows(lacking)).square().mean(dim=0).sqrt()
 
@@ -371,7 +371,7 @@ class _Route:
     def _rounding(self, weights: Tensor) -> tuple[str, float, Tensor]:
         """The precision of products with the weights, how they round, and products of sizes (m, q)."""
         equations = self._equations
-        x = equations.problem.x[self._rows[:ROUNDING_ROWS]]
+        x = equations.problem.at(self._rows[:ROUNDING_ROWS])
         both = torch.cat([weights, weights.abs()], dim=1)
         product, sizes = equations.product(x, both, "double").chunk(2, dim=1)
         deviation = float(self._deviations.median())
@@ -392,7 +392,7 @@ class _Route:
         if self._equations.route != "single factor":
             return 0.0
         rows = self._rows[:VARIANCE_ROWS]
-        at_rows, errors = self._variances.at(self._equations.problem.x[rows], errors=True)
+        at_rows, errors = self._variances.at(self._equations.problem.at(rows), errors=True)
         assert errors is not None
         # At rows that are left out it is larger than at those that are known.
         latent = torch.maximum(self._sampled[: len(rows)] - self._variances.noise(rows), at_rows)

@@ -187,7 +187,7 @@ class ExactPosterior(Lazy):
         Returns:
             (m, q, d) and (m, d), float64, by products in double. The variance takes a solve for every point.
         """
-        kernel, rows = self.hyperparameters.kernel, self.problem.x[self.problem.held]
+        kernel, rows = self.hyperparameters.kernel, self.problem.at(self.problem.held)
         between = KernelOperator(kernel, x, rows, precision="double", backend=self.problem.backend)
         ones, each = x.new_ones(len(x), 1), torch.eye(len(x), dtype=x.dtype, device=x.device)
         of_means = [
@@ -255,7 +255,7 @@ class ExactPosterior(Lazy):
         nugget = self.operator.nugget.sqrt()
         of_rows = torch.randn(problem.rows, samples * q, generator=generator, dtype=torch.float64)
         of_rows = of_rows[problem.held].to(nugget) * (nugget[:, None] if nugget.ndim else nugget)
-        values = prior.samples_at(hyperparameters.kernel, problem.x[problem.held]) + of_rows
+        values = prior.samples_at(hyperparameters.kernel, problem.at(problem.held)) + of_rows
         lacking = self._solve_columns(values, torch.full((samples * q,), ERROR_TOL, device=x.device))
         draws = prior.samples_at(hyperparameters.kernel, x)
         draws = draws - self.equations.product(x, lacking, self.accuracy.precision)
@@ -314,7 +314,7 @@ class ExactPosterior(Lazy):
         trace = float(self.operator.dot(signs, solved).mean())
         norm = math.sqrt(float(self.operator.dot(solved, solved).mean()))
         weights = float(self.operator.dot(self.weights, self.weights).mean())
-        prior = self.hyperparameters.kernel.diagonal(self.problem.x[self.problem.held], white=False).detach()
+        prior = self.hyperparameters.kernel.diagonal(self.problem.at(self.problem.held), white=False).detach()
         size = float(self.operator.largest((prior + self.operator.nugget).max()))
         return DOUBLE.eps * size * (trace + VARIANCE_ERROR * (norm + weights))
 
@@ -338,11 +338,11 @@ class ExactPosterior(Lazy):
 
     def _left_out(self) -> tuple[Tensor, Tensor]:
         """Variances (m,) of targets that are left out, noise included, and how far local ones may be off."""
-        rows = torch.arange(self.problem.rows, device=self.problem.x.device)[self.problem.held]
+        rows = torch.arange(self.problem.rows, device=self.problem.device)[self.problem.held]
         if self.factor is not None:
             found = self.variances.left_out(rows).variances
             return found, torch.zeros_like(found)
-        latent, gap = self.variances.local(self.problem.x[rows], leave_out=rows)
+        latent, gap = self.variances.local(self.problem.at(rows), leave_out=rows)
         return latent + self.variances.noise(rows), gap
 
     @lazy

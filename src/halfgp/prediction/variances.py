@@ -78,7 +78,7 @@ class Variances(Lazy):
         problem, hyperparameters = self.equations.problem, self.equations.hyperparameters
         if self.equations.precision != "single":
             return 0.0, 0.0  # an eps of double takes coordinates that no data have
-        x = problem.x[problem.some_rows(SAMPLED_ROWS, 0)]
+        x = problem.at(problem.some_rows(SAMPLED_ROWS, 0))
         exact = torch.as_tensor(problem.cross(hyperparameters, x, "double").to_dense())
         error = self.equations.covariances(x).double() - exact
         size = exact.norm().clamp_min(torch.finfo(torch.float64).tiny)
@@ -93,7 +93,7 @@ class Variances(Lazy):
         if factor is not None:
             return LeftOut(rows, 1.0 / factor.inverse_diagonal(rows), noise)
         problem, local = self.equations.problem, self.local
-        curve = along_a_curve(metric(self.equations.hyperparameters.kernel, problem.x[rows]))
+        curve = along_a_curve(metric(self.equations.hyperparameters.kernel, problem.at(rows)))
         near, variances = problem.in_runs(curve, lambda some: local.leave_one_out(rows[some]))
         return LeftOut(rows, variances, noise, near)
 

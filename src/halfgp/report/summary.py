@@ -78,7 +78,7 @@ def summarise(model: ExactGP, feature_names: tuple[str, ...]) -> Summary:
     noise = hyperparameters.noise
     unit, offset = float(model.y_scale.scale[0]), float(model.y_scale.mean[0])
     with torch.no_grad():
-        prior = float(hyperparameters.kernel.diagonal(model.posterior.problem.x[:1], white=False)[0])
+        prior = float(hyperparameters.kernel.diagonal(model.posterior.problem.at(slice(1)), white=False)[0])
     mean = 0.0 if hyperparameters.mean is None else float(hyperparameters.mean.value[0])
     relevance = model.relevance
     lengthscales = _lengthscales(model)
@@ -130,8 +130,10 @@ def leave_one_out_scores(model: ExactGP) -> Scores | None:
 
 def training_rows(model: ExactGP, X: NDArray[np.float64]) -> int:
     """How many of the points (m, d) are, to the last bit, points that the model was fitted on."""
-    known = {row.tobytes() for row in model.posterior.problem.x.numpy()}
-    return sum(row.tobytes() in known for row in model.x_scale.apply(torch.from_numpy(X)).numpy())
+    points = model.posterior.problem.points
+    known = {row.tobytes() for row in points.numpy()}
+    standardised = model.x_scale.apply(torch.from_numpy(X), points.dtype).numpy()
+    return sum(row.tobytes() in known for row in standardised)
 
 
 def r_squared(y: NDArray[np.float64], rmse: float) -> float | None:

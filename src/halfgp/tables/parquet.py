@@ -95,6 +95,8 @@ def _read_rows(path: Path, selection: Selection, rows: range, out: Floats) -> No
             inside = range(max(rows.start, begins), min(rows.stop, begins + len(batch)))
             some = batch.slice(inside.start - begins, len(inside))
             begins += len(batch)
+            if not inside:  # of a group that begins before these rows, or ends after them
+                continue
             for k, name in enumerate(wanted):
                 column = some.column(name)
                 if arrow.types.is_integer(column.type):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfgp.compact import COMPACT
 from halfgp.distributed.ranks import Ranks
 from halfgp.distributed.stored import read_for_all
 from halfgp.errors import FileError, InputError
@@ -49,12 +50,15 @@ class Checkpoint:
     Attributes:
         path: of the file; written atomically, by the first rank where there are several.
         fingerprint: of data, settings and version, and not of who holds which rows: vectors are of all rows.
+            Of points it has what compact ones have: one process reads what several wrote.
+        exact: that of points in double; None where they are compact.
         problem: the rows.
         ranks: that fit them, also where each does all of it by itself; None for a process that is alone.
     """
 
     path: Path
     fingerprint: str
+    exact: str | None
     problem: Problem
     ranks: Ranks | None = None
 
@@ -69,7 +73,8 @@ class Checkpoint:
         ranks: Ranks | None = None,
     ) -> Checkpoint:
         """For a fit of that problem, with these settings."""
-        tensors = [problem.x, problem.y, *([] if problem.fixed_noise is None else [problem.fixed_noise])]
+        tensors = [problem.points.to(COMPACT), problem.y]
+        tensors += [] if problem.fixed_noise is None else [problem.fixed_noise]
         for p in start.named_parameters().values():
             tensors += [
                 p.value,
@@ -78,7 +83,8 @@ class Checkpoint:
         names = list(start.named_parameters())
         backend = problem.backend if isinstance(problem.backend, str) else problem.backend.name
         about = [settings, start.kernel, problem.precision, priors, backend, names, __version__]
-        return cls(path, fingerprint(*tensors, *map(repr, about)), problem, ranks)
+        exact = None if problem.points.dtype == COMPACT else fingerprint(problem.points)
+        return cls(path, fingerprint(*tensors, *map(repr, about)), exact, problem, ranks)
 
     def write(self, reached: Reached, earlier: list[Step]) -> None:
         """After every stage of pre-training, and after every step on all rows.
@@ -90,6 +96,7 @@ class Checkpoint:
         tensors, state = {"pretrained": reached.vector}, reached.state
         header: dict[str, Any] = {
             "fingerprint": self.fingerprint,
+            "exact": self.exact,
             "earlier": [s.as_dict() for s in earlier],
             "refined": reached.refined,
         }
@@ -204,7 +211,8 @@ class Checkpoint:
         return self.problem.whole(v)
 
     def _wrote(self, stored: Stored) -> bool:
-        return bool(stored.header.get("fingerprint") == self.fingerprint)
+        alike, theirs = stored.header.get("fingerprint") == self.fingerprint, stored.header.get("exact")
+        return bool(alike and (None in (theirs, self.exact) or theirs == self.exact))
 
 
 def solve_path(path: Path) -> Path:

@@ -147,7 +147,7 @@ class _Stepper:
         return found, [coordinates.hyperparameters(origin + share * way) for share in SHARES]
 
     def _corrected(self, here: Hyperparameters, found: Evaluation) -> CorrectedLikelihood:
-        rows, neighbours = neighbourhoods(self._problem.x.shape[1])
+        rows, neighbours = neighbourhoods(self._problem.features)
         around = NeighbourLikelihood.around(
             here,
             self._problem,

@@ -61,7 +61,7 @@ def judge(hyperparameters: Hyperparameters, problem: Problem, seed: int) -> Judg
     conditioned on both, and so are the rows here: on landmarks exactly, then on their neighbours, by the
     Schur complement. O(rows k (k² + l k + l²)) time for k neighbours and l landmarks.
     """
-    order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed)).to(problem.x.device)
+    order = torch.randperm(problem.rows, generator=torch.Generator().manual_seed(seed)).to(problem.device)
     count = min(LANDMARKS, problem.rows // 4)
     landmarks, rows = order[:count], order[count : count + ROWS]
     of = _Conditioned(hyperparameters, problem, landmarks)
@@ -96,8 +96,8 @@ class _Conditioned:
         with torch.no_grad():
             noise = hyperparameters.diagonal_noise(problem.fixed_noise)
             self._diagonal = hyperparameters.kernel.diagonal(problem.x) + noise
-        self.metric = metric(hyperparameters.kernel, problem.x)
-        self._backend = get_backend(problem.backend, problem.x.device)
+        self.metric = metric(hyperparameters.kernel, problem.points)
+        self._backend = get_backend(problem.backend, problem.device)
         inner = self._covariances(landmarks)
         inner.diagonal().copy_(self._diagonal[landmarks])
         self._lower = _factor(inner)
@@ -105,8 +105,8 @@ class _Conditioned:
 
     def _covariances(self, rows: Tensor) -> Tensor:
         """Between landmarks and rows (l, m), without noise."""
-        x, landmarks = self._problem.x, self._landmarks
-        cross = self._problem.cross(self._hyperparameters, x[landmarks], "double", rows=rows)
+        landmarks = self._problem.at(self._landmarks)
+        cross = self._problem.cross(self._hyperparameters, landmarks, "double", rows=rows)
         return torch.as_tensor(cross.to_dense())
 
     @torch.no_grad()
@@ -129,7 +129,7 @@ class _Conditioned:
         used, at = torch.unique(group, return_inverse=True)
         explained = torch.linalg.solve_triangular(self._lower, self._covariances(used), upper=False).T
         of = Neighbourhoods(
-            self._problem.x[used],
+            self._problem.at(used),
             at[:, -1],
             at[:, :-1],
             self._diagonal[used],

@@ -29,7 +29,7 @@ def preview(start: Hyperparameters, problem: Problem, priors: Priors, seed: int)
     A small set of rows would not do: it has lengthscales of its own spacing.
     """
     starts, explained = loud_and_quiet(start), 0.0
-    rows = IN_FEW if problem.x.shape[1] <= FEW_FEATURES else ROWS
+    rows = IN_FEW if problem.features <= FEW_FEATURES else ROWS
     for _ in range(ROUNDS):
         likelihood = _among_few(
             NeighbourLikelihood.around(

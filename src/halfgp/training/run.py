@@ -122,7 +122,7 @@ class _Run:
     @property
     def _few(self) -> bool:
         """Whether features are so few that neighbours say most of a row."""
-        return self._problem.x.shape[1] <= FEW_FEATURES
+        return self._problem.features <= FEW_FEATURES
 
     @property
     def _path(self) -> str:
@@ -242,7 +242,7 @@ class _Run:
 
         None where neighbours of that metric are too close for the noise.
         """
-        rows, neighbours = neighbourhoods(self._problem.x.shape[1], iterations == ROUNDS[-1])
+        rows, neighbours = neighbourhoods(self._problem.features, iterations == ROUNDS[-1])
         likelihood = NeighbourLikelihood.around(
             start,
             self._problem,

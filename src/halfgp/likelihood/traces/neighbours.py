@@ -67,7 +67,7 @@ class NeighbourTrace(Trace):
         """
         n = problem.rows
         generator = torch.Generator().manual_seed(seed)
-        signs = random_signs(n, probes, generator).to(problem.x.device)
+        signs = random_signs(n, probes, generator).to(problem.device)
         # A seed of its own, as frequencies of prior samples have one.
         another = int(torch.randint(2**62, (), generator=generator))
         sets = ConditioningSets.around(hyperparameters, problem, rows=n, neighbours=neighbours, seed=another)
@@ -85,7 +85,7 @@ class NeighbourTrace(Trace):
         problem = self.problem
         none = problem.y.new_zeros(problem.rows, 1)  # of targets: what is left is the log-determinant
         found = self.sets.conditionals(hyperparameters, problem, none)
-        backend = get_backend(problem.backend, problem.x.device, hyperparameters.kernel)
+        backend = get_backend(problem.backend, problem.device, hyperparameters.kernel)
         entries = problem.gathered(found.factor, problem.rows)
         factor = backend.sparse_factor(self.columns, entries, threads=problem.threads)
         z = self._by_rows(factor.solve(self.signs))

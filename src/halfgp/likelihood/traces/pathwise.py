@@ -40,12 +40,12 @@ class PathwiseTrace(Trace):
         """Frequencies and noise; the kernel is that of the hyperparameters, with any values."""
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(problem.rows, probes, generator=generator, dtype=torch.float64)[problem.held]
-        noise = noise.to(problem.x.device)
+        noise = noise.to(problem.device)
         # A seed of its own: with the same one, frequencies and noise would be the same numbers.
         another = int(torch.randint(2**62, (), generator=generator))
-        d = problem.x.shape[1]
-        samples = PriorSamples.draw(hyperparameters.kernel, d, probes, FEATURES, another, problem.x.device)
-        return cls(problem.x[problem.held], noise, samples)
+        d = problem.features
+        samples = PriorSamples.draw(hyperparameters.kernel, d, probes, FEATURES, another, problem.device)
+        return cls(problem.at(problem.held), noise, samples)
 
     def probes(self, hyperparameters: Hyperparameters, operator: Operator) -> Probes:
         """The samples at the rows."""
