@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 from contracts.textbook import KERNELS, Textbook, at, points, targets
 
+from halfgp.compact import COMPACT
 from halfgp.problem import Problem
 
 
@@ -55,3 +59,45 @@ def test_an_extended_problem_has_both():
     assert torch.equal(both.y, torch.cat([one.y, other.y]))
     assert torch.equal(both.fixed_noise, torch.cat([one.fixed_noise, other.fixed_noise]))
     assert problem(3, fixed=False).extended(problem(2, fixed=False)).fixed_noise is None
+
+
+def test_an_extended_problem_holds_points_as_before():
+    one, other = problem(10), problem(5)
+    both = replace(one, points=one.points.float()).extended(other)
+    assert both.points.dtype == torch.float32
+    assert torch.equal(both.points[:10], one.points.float())
+
+
+def test_points_in_single_are_computed_with_in_double():
+    """Of whatever is asked for some or all of them."""
+    narrow = replace(problem(), points=problem().points.float())
+    wide = replace(narrow, points=narrow.points.double())
+    hyperparameters, some = at(KERNELS["white"], noise=None), torch.tensor([3, 7])
+    for name in ("double", "single", "half"):
+        for backend in ("reference", "auto"):
+            one, other = (
+                replace(rows, backend=backend).operator(hyperparameters, name) for rows in (narrow, wide)
+            )
+            assert torch.equal(torch.as_tensor(one @ wide.y), torch.as_tensor(other @ wide.y))
+            assert torch.equal(torch.as_tensor(one.to_dense()), torch.as_tensor(other.to_dense()))
+            cross = [
+                replace(rows, backend=backend).cross(hyperparameters, points(4, seed=9), name, some)
+                for rows in (narrow, wide)
+            ]
+            assert torch.equal(*(torch.as_tensor(one.to_dense()) for one in cross))
+    assert narrow.x.dtype == narrow.at(some).dtype == torch.float64
+    assert torch.equal(narrow.at(some), wide.x[some])
+
+
+@pytest.mark.parametrize("seed", [1, 9])
+def test_who_holds_which_rows_does_not_depend_on_the_format_of_points(seed):
+    """Ranks have them in single, and one process that goes on from their files in double."""
+    generator = torch.Generator().manual_seed(seed)
+    x = (torch.rand(300_000, 1, generator=generator, dtype=torch.float64) - 0.5) * 12**0.5
+    y = torch.zeros(len(x), 1, dtype=torch.float64)
+    one, other = Problem(x, y), Problem(x.to(COMPACT), y)
+    for k in range(16):
+        assert torch.equal(one.held_by(k, 16), other.held_by(k, 16))
+    # What is far from zero would lose its places.
+    far = Problem(x + 1e9, y).held_by(0, 2)
+    assert float((x[far].max() - x[far].min()) / (x.max() - x.min())) < 0.51

@@ -13,6 +13,7 @@ import torch
 from contracts.outline import Outline
 
 from halfgp import RBF, Linear
+from halfgp.compact import COMPACT
 from halfgp.errors import FileError
 from halfgp.json_text import as_json
 from halfgp.model import ExactGP
@@ -138,6 +139,19 @@ def test_rows_that_were_trained_on_are_noticed(gp: ExactGP) -> None:
     assert training_rows(gp, X + 1e-9) == 0
     assert "100 % of the scored rows were trained on" in page_of(gp, X, y)
     assert "trained on" not in page_of(gp, *make_rows(40, 1))
+
+
+def test_rows_of_a_model_of_ranks_are_noticed_also_after_an_update(gp: ExactGP) -> None:
+    """They are held in single, and so are new ones."""
+    fitted = gp.fitted
+    problem = fitted.posterior.problem
+    compact = replace(problem, points=problem.points.to(COMPACT))
+    posterior = replace(fitted.posterior, equations=replace(fitted.posterior.equations, problem=compact))
+    model = ExactGP.restored(gp.settings, replace(fitted, posterior=posterior))
+    X, more = make_rows(60, 0)[0], make_rows(10, 3)
+    assert training_rows(model, X[:7]) == 7
+    model.update(*more)
+    assert training_rows(model, np.concatenate([X[:7], more[0]])) == 17
 
 
 @pytest.mark.parametrize("rows", [1, 2])

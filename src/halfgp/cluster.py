@@ -23,7 +23,7 @@ TILE = 256  # rows and columns of a tile, of which a bit is kept, twice
 GATHERED = 8 + 8 + 4 + 8  # bytes of a number of a gathered vector: itself, its sums, as packed, and as sent
 HOLDER = 8  # bytes of a row: who holds it
 # Bytes of a number of a point: as given, standardised, and packed; compact ones as read and held, packed, and
-# in double while they are.
+# in double while they are. An array that a caller has beside these is not counted.
 POINTS, COMPACT_POINTS = 3 * 8, 4 + 8 + 8
 
 

@@ -1,4 +1,4 @@
-"""Points of a table that no rank has as a whole in float64: standardised, and then rounded to single."""
+"""Points of a table that no rank need have as a whole in float64: standardised, and rounded to single."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ class CompactPoints:
     def shape(self) -> torch.Size:
         """(n, d)."""
         return self.values.shape
+
+    def to(self, device: str) -> CompactPoints:
+        """On a device that is named; "auto" leaves them where they are."""
+        if device == "auto":
+            return self
+        scale = self.scale
+        there = Standardisation(
+            *(t.to(device) for t in (scale.mean, scale.scale, scale.constant, scale.held))
+        )
+        return CompactPoints(self.values.to(device), there)
 
     def double(self) -> Tensor:
         """In the user's units, float64, as far as they are still known: a copy."""

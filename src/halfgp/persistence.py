@@ -167,6 +167,11 @@ def fingerprint(*parts: object) -> str:
     return digest.hexdigest()
 
 
+def may_be_same(one: object, other: object) -> bool:
+    """Whether two fingerprints say nothing against it; None is that of somebody who does not know."""
+    return None in (one, other) or one == other
+
+
 def _encode_header(header: Mapping[str, Any]) -> str:
     """The text of a header, of which it is certain that it can be read again."""
     try:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halfgp.backends import Backend
 from halfgp.backends.part import WHOLE, Part, shared_out
+from halfgp.compact import COMPACT
 from halfgp.distributed.ranks import Ranks
 from halfgp.hyperparameters import Hyperparameters
 from halfgp.nearest import along_a_curve
@@ -111,8 +112,16 @@ class Problem:
 
     @cached_property
     def _curve(self) -> Tensor:
-        """An order (n,) of the rows in which near ones are together."""
-        return along_a_curve(self.points)
+        """An order (n,) of the rows in which near ones are together.
+
+        Of points about zero, as standardised ones are, that of compact ones: whoever has the same rows in
+        double finds the same. Others may have an offset in which rounding would lose them.
+        """
+        points = self.points
+        if points.numel() and bool(((points.amin(dim=0) <= 0) & (points.amax(dim=0) >= 0)).all()):
+            compact = points.to(COMPACT)
+            points = compact if bool(compact.isfinite().all()) else points
+        return along_a_curve(points)
 
     def whole(self, v: Tensor) -> Tensor:
         """All rows (n, ...) of a vector of those held here, in their own order."""
@@ -198,13 +207,13 @@ class Problem:
         return self if len(targets) == self.y.shape[1] else replace(self, y=self.y[:, list(targets)])
 
     def extended(self, other: Problem) -> Problem:
-        """These rows, then those of the other, with the options of this one."""
+        """These rows, then those of the other, with the options and the format of this one."""
         noise = None
         if self.fixed_noise is not None and other.fixed_noise is not None:
             noise = torch.cat([self.fixed_noise, other.fixed_noise])
         return replace(
             self,
-            points=torch.cat([self.points, other.points]),
+            points=torch.cat([self.points, other.points.to(self.points.dtype)]),
             y=torch.cat([self.y, other.y]),
             fixed_noise=noise,
         )

@@ -206,3 +206,18 @@ def test_no_rows_and_no_members():
     alone = Neighbourhoods(x, torch.arange(4), torch.empty(4, 0, dtype=torch.long), diagonal, y)
     found = cpu.BACKEND.conditionals(kernel, alone, precision=DOUBLE, threads=1, gradient=True)
     torch.testing.assert_close(found.deviations, diagonal.sqrt())
+
+
+@pytest.mark.parametrize("backend", [REFERENCE, cpu.BACKEND], ids=["reference", "cpu"])
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
+def test_points_in_single_are_computed_with_in_double(kernel, backend):
+    of = neighbourhoods(kernel)
+    narrow, wide = (replace(of, x=x) for x in (of.x.float(), of.x.float().double()))
+    found = [
+        backend.conditionals(kernel, rows, precision=DOUBLE, threads=1, gradient=True)
+        for rows in (narrow, wide)
+    ]
+    for name in ("residuals", "deviations", "factor"):
+        assert torch.equal(*(getattr(one, name) for one in found))
+    for name, gradient in found[0].gradient.items():
+        assert torch.equal(gradient, found[1].gradient[name])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -147,3 +149,14 @@ def test_rows_that_landmarks_explain_to_nothing_are_counted(backend):
     of = rows_of(kernel, landmarks=1)
     of.explained[5] = 10.0
     assert backend.grouped_factor(kernel, of, entries_in=DOUBLE, threads=1).indefinite == 1
+
+
+def test_points_in_single_are_computed_with_in_double(backend):
+    kernel = KERNELS["composite"]
+    of = rows_of(kernel)
+    v = torch.randn(N, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    found = [
+        backend.grouped_factor(kernel, replace(of, x=x), entries_in=DOUBLE, threads=1).multiply(v)
+        for x in (of.x.float(), of.x.float().double())
+    ]
+    assert torch.equal(*found)

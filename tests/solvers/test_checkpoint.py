@@ -22,7 +22,7 @@ import halfgp.solvers.reorthogonalise
 from halfgp import PivotedCholesky, SolveCheckpoint, SolveResult, SparseInverseCholesky, cg
 from halfgp.errors import FileError
 from halfgp.operators import as_operator
-from halfgp.persistence import read_file, write_file
+from halfgp.persistence import fingerprint, read_file, write_file
 from halfgp.precision import DOUBLE
 from halfgp.solvers import Status
 from halfgp.solvers.recurrence import Recurrence
@@ -499,14 +499,17 @@ def test_files_of_several_processes_that_do_not_fit_are_named_or_passed_by(
     stored = read_file(path, "solve")
     with pytest.raises(ValueError, match="100 rows in a file of 50"):
         reshared([(stored, of_one_process(k, 2)) for k in range(2)], torch.arange(100))
-    for file in several:
-        write_file(file, "solve", {**stored.header, "moment": stored.header["moment"] + 1}, stored.tensors)
+    later = {**stored.header, "moment": stored.header["moment"] + 1}
+    for k, file in enumerate(several):
+        held = {"held": fingerprint(of_one_process(k, 2))}
+        write_file(file, "solve", {**later, **held}, stored.tensors)
     path.unlink()
     with pytest.raises(FileError, match="1-of-2` and those beside it hold no solve"):
         replacing(checkpoint=kept(path, held_by=of_one_process))
     # Of another solve, unreadable, or not all there: the solve begins anew, with a word.
     other = {"solves": [{**stored.header["solves"][0], "fingerprint": "other"}], "moment": 1}
     for write in (
+        lambda file: write_file(file, "solve", {**later, "held": "other rows"}, stored.tensors),
         lambda file: write_file(file, "solve", other, stored.tensors),
         lambda file: file.write_text("my notes"),
         lambda file: file.unlink(missing_ok=file == several[0]),
@@ -515,6 +518,21 @@ def test_files_of_several_processes_that_do_not_fit_are_named_or_passed_by(
         write(several[1])
         check_equal(replacing(checkpoint=kept(path, held_by=of_one_process)), whole)
         assert "is not used" in caplog.text
+
+
+def test_a_solve_of_other_points_is_not_used_but_of_rounded_ones(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, whole = tmp_path / "solve", replacing()
+    for wrote, reads, goes_on in (
+        ("a", "a", True), ("a", "b", False), (None, "b", True), ("a", None, True)
+    ):  # fmt: skip
+        caplog.clear()
+        path.unlink(missing_ok=True)
+        with pytest.raises(KeyboardInterrupt):
+            replacing(checkpoint=kept(path, exact=wrote), callback=interrupted_at(9))
+        check_equal(replacing(checkpoint=kept(path, exact=reads)), whole)
+        assert ("is not used" in caplog.text) != goes_on
 
 
 def test_where_it_cannot_be_written_the_solve_goes_on(

@@ -126,6 +126,8 @@ def run(
         train, test = _split(y, test_fraction, seed)
         _check_targets(y[train], model.target_name or target)
         X_test = read.points(test) if len(test) else None
+        if not is_first():  # who scores
+            X_test = None
         X_train = _points(gp.settings, read, train)
         del read  # and with it what points came from
         silent = quiet or not is_first()
@@ -207,9 +209,11 @@ def _check_targets(y: Floats, name: str) -> None:
 
 
 def _points(settings: Settings, read: TrainingRows, rows: Any) -> Floats | CompactPoints:
-    """Those of some rows, as a fit would hold them, so that no rank has more at any time."""
+    """Those of some rows, as a fit would hold them, unless it needs all of them in double."""
     known = int((~np.isnan(read.y[rows])).sum())
-    if read.ranks is not None and are_compact(settings, known, read.ranks.count):
+    # A plane is laid through points as they are in the file, and every rank has to have them for it.
+    linear = settings.mean == "linear"
+    if read.ranks is not None and not linear and are_compact(settings, known, read.ranks.count):
         return read.compact_points(rows)
     return read.points(None if len(rows) == len(read.y) else rows)  # for indexing copies
 

@@ -108,7 +108,10 @@ class TrainingRows:
         if self.ranks is None:
             return self.table.X if rows is None else self.table.X[rows]
         some = slice(None) if rows is None else rows
-        return np.stack([self._column(k)[some].numpy() for k in range(self.table.X.shape[1])], axis=1)
+        found = np.empty((len(self.y) if rows is None else len(rows), self.table.X.shape[1]))
+        for k in range(found.shape[1]):
+            found[:, k] = self._column(k)[some].numpy()
+        return found
 
     def compact_points(self, rows: Floats) -> CompactPoints:
         """Those of some rows (m,), as `fit` would hold them: one column at a time is here in float64."""

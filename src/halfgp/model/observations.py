@@ -59,7 +59,10 @@ class Observations:
         device: str = "auto",
     ) -> Observations:
         """The rows that have any target, on a device; a warning for the others."""
-        points = X if isinstance(X, CompactPoints) else on_device(as_points(X, "X"), device).contiguous()
+        if isinstance(X, CompactPoints):
+            points: Tensor | CompactPoints = X.to(device)
+        else:
+            points = on_device(as_points(X, "X"), device).contiguous()
         n = len(points)
         targets, single = as_targets(y, "y", n)
         targets = targets.to(points.device)
@@ -117,11 +120,14 @@ class Observations:
 
     def fingerprints(self) -> dict[str, str]:
         """What tells the rows from others, by argument."""
-        points = self.points.values if isinstance(self.points, CompactPoints) else self.points
-        given = {"X": points, "y": self.targets, "noise": self.variances}
-        told = {
-            name: "none" if v is None else f"{tuple(v.shape)} {fingerprint(v)}" for name, v in given.items()
-        }
+        points: tuple[Tensor, ...]
+        if isinstance(self.points, CompactPoints):
+            points = self.points.values, self.points.scale.mean, self.points.scale.scale
+        else:
+            points = (self.points,)
+        noise = () if self.variances is None else (self.variances,)
+        given = {"X": points, "y": (self.targets,), "noise": noise}
+        told = {name: f"{tuple(v[0].shape)} {fingerprint(*v)}" if v else "none" for name, v in given.items()}
         rows = {"number of rows without a target (NaN in `y`)": str(self.dropped)}
         return rows | {f"`{name}`": text for name, text in told.items()}
 

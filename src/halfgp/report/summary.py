@@ -129,7 +129,7 @@ def leave_one_out_scores(model: ExactGP) -> Scores | None:
 
 
 def training_rows(model: ExactGP, X: NDArray[np.float64]) -> int:
-    """How many of the points (m, d) are, to the last bit, points that the model was fitted on."""
+    """How many of the points (m, d) are, to the last bit held, points that the model was fitted on."""
     points = model.posterior.problem.points
     known = {row.tobytes() for row in points.numpy()}
     standardised = model.x_scale.apply(torch.from_numpy(X), points.dtype).numpy()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from halfgp.distributed.ranks import Ranks
 from halfgp.errors import FileError
-from halfgp.persistence import Stored, fingerprint, read_file, write_file
+from halfgp.persistence import Stored, fingerprint, may_be_same, read_file, write_file
 from halfgp.replacement import FilePath
 from halfgp.solvers.reshared import reshared
 from halfgp.solvers.state import State, packed, unpacked
@@ -54,6 +54,8 @@ class SolveCheckpoint:
         ranks: that rows are shared out to, or None.
         held_by: which rows (m,) one of so many ranks holds, as held_by(index, count); None where no other
             number of them is to go on.
+        exact: a further fingerprint, which files are compared by where their writer had one, too: that of
+            data in double, say, of which `about` knows what is left when they are rounded.
     """
 
     def __init__(
@@ -65,9 +67,10 @@ class SolveCheckpoint:
         share: float = SHARE,
         ranks: Ranks | None = None,
         held_by: Callable[[int, int], Tensor] | None = None,
+        exact: str | None = None,
     ) -> None:
         self._path, self._about, self._interval, self._share = Path(path), about, interval, share
-        self._ranks, self._held_by = ranks, held_by
+        self._ranks, self._held_by, self._exact = ranks, held_by, exact
         self._index, self._count = (0, 1) if ranks is None else (ranks.index, ranks.count)
         # Of this run: no file of another one is of the same moment, and later ones have later ones.
         self._moment = time.time_ns()
@@ -133,6 +136,8 @@ class SolveCheckpoint:
         tensors: dict[str, Tensor] = {}
         header = {
             "moment": self._moment,
+            "exact": self._exact,
+            "held": self._holders(self._index, self._count),
             "solves": [solve.packed(f"{k}", tensors) for k, solve in enumerate(solves)],
         }
         try:
@@ -196,6 +201,10 @@ class SolveCheckpoint:
                 continue
             try:
                 seen = {self._moment_of(file) for file in files}
+                if not own and [self._held_of(file) for file in files] != [
+                    self._holders(k, count) for k in range(count)
+                ]:
+                    raise FileError("they held other rows")
             except FileError as error:
                 if own:
                     raise
@@ -211,7 +220,18 @@ class SolveCheckpoint:
         moment, solves = header.get("moment", 0), header.get("solves")
         if not isinstance(moment, int) or not isinstance(solves, list) or not all(map(_is_dict, solves)):
             raise FileError(f"`{path}` does not hold a solve. Delete it.")
-        return moment if solves and solves[0].get("fingerprint") == self._current.fingerprint else None
+        alike = bool(solves) and solves[0].get("fingerprint") == self._current.fingerprint
+        return moment if alike and may_be_same(header.get("exact"), self._exact) else None
+
+    def _holders(self, index: int, count: int) -> str | None:
+        """Which rows one of so many processes holds; None where it has all, or nobody knows."""
+        if count == 1 or self._held_by is None:
+            return None
+        return fingerprint(self._held_by(index, count))
+
+    def _held_of(self, path: Path) -> object:
+        """Which rows whoever wrote a file held."""
+        return read_file(path, "solve", header_only=True).header.get("held")
 
     def _of(self, count: int) -> Stored:
         """What so many processes wrote, as this one would have written it."""

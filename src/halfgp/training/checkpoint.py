@@ -16,7 +16,7 @@ from halfgp.distributed.ranks import Ranks
 from halfgp.distributed.stored import read_for_all
 from halfgp.errors import FileError, InputError
 from halfgp.hyperparameters import Hyperparameters
-from halfgp.persistence import Stored, fingerprint, read_file, write_file
+from halfgp.persistence import Stored, fingerprint, may_be_same, read_file, write_file
 from halfgp.problem import Problem
 from halfgp.solvers import SolveCheckpoint
 from halfgp.solvers.checkpoint import solve_files
@@ -183,7 +183,11 @@ class Checkpoint:
         values = [parameter.value for parameter in hyperparameters.named_parameters().values()]
         about = fingerprint(self.fingerprint, *values, repr(recipe))
         return SolveCheckpoint(
-            solve_path(self.path), about, ranks=self.problem.ranks, held_by=self.problem.held_by
+            solve_path(self.path),
+            about,
+            ranks=self.problem.ranks,
+            held_by=self.problem.held_by,
+            exact=self.exact,
         )
 
     def finish(self) -> None:
@@ -211,8 +215,8 @@ class Checkpoint:
         return self.problem.whole(v)
 
     def _wrote(self, stored: Stored) -> bool:
-        alike, theirs = stored.header.get("fingerprint") == self.fingerprint, stored.header.get("exact")
-        return bool(alike and (None in (theirs, self.exact) or theirs == self.exact))
+        alike = stored.header.get("fingerprint") == self.fingerprint
+        return bool(alike) and may_be_same(stored.header.get("exact"), self.exact)
 
 
 def solve_path(path: Path) -> Path:
