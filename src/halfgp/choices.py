@@ -40,9 +40,10 @@ def are_compact(settings: Settings, rows: int, ranks: int) -> bool:
     """Whether points are held in single once they are standardised: where each of several ranks has them all.
 
     Not where everything is to be in double, nor where they stay as they come, for then they may be of any
-    size; and where nothing is shared out every rank does as one process would.
+    size; nor where a plane is laid through all of them in double. And where nothing is shared out every rank
+    does as one process would.
     """
-    double = Precision.resolve(settings.precision).vectors is DOUBLE
+    double = Precision.resolve(settings.precision).vectors is DOUBLE or settings.mean == "linear"
     shared = ranks > 1 and choose_method(settings.method, rows) != "cholesky"
     return shared and settings.standardise_X and not double
 

@@ -83,6 +83,7 @@ def test_points_are_held_in_single_unless_double_is_wanted(ranks: Job) -> None:
         ({"precision": "half"}, torch.float32),
         ({"precision": "double"}, torch.float64),
         ({"standardise_X": False}, torch.float64),
+        ({"mean": "linear"}, torch.float64),
         ({"method": "cholesky"}, torch.float64),
     ):
         assert ranks.run(programs.held_in, FEW, options) == [wanted] * 2

@@ -209,11 +209,9 @@ def _check_targets(y: Floats, name: str) -> None:
 
 
 def _points(settings: Settings, read: TrainingRows, rows: Any) -> Floats | CompactPoints:
-    """Those of some rows, as a fit would hold them, unless it needs all of them in double."""
+    """Those of some rows, as a fit holds them."""
     known = int((~np.isnan(read.y[rows])).sum())
-    # A plane is laid through points as they are in the file, and every rank has to have them for it.
-    linear = settings.mean == "linear"
-    if read.ranks is not None and not linear and are_compact(settings, known, read.ranks.count):
+    if read.ranks is not None and are_compact(settings, known, read.ranks.count):
         return read.compact_points(rows)
     return read.points(None if len(rows) == len(read.y) else rows)  # for indexing copies
 
